@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 from qframe.clock import Clock
 from qframe.message import Delivery
 from qframe.outcomes import Settled, Verdict
+from qframe.runtime.executors.run_worker import SLOW_S
 from qframe.runtime.executors.thread_executor import ThreadExecutor
 from qframe.runtime.handler.attempt import Attempt
 from qframe.runtime.handler.binding import check_result, raise_returned
@@ -31,7 +32,7 @@ _NONE: Final[list[Disposition]] = []
 _ONE_IN: Final = 8
 
 SECONDS: Final = (
-    0.001, 0.005, 0.025, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0, 900.0, 3600.0,
+    SLOW_S, 0.005, 0.025, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0, 900.0, 3600.0,
     21600.0,
 )  # fmt: skip
 
@@ -39,10 +40,10 @@ SECONDS: Final = (
 class ConsumerMeter:
     """Counts what one consumer does.
 
-    Quick handlers are measured by the run (as `ThreadExecutor` cuts it); each message counts as the
-    run's average. Slow ones are measured one by one, and so are async ones and batches. How
-    long messages have waited, and how old and how late they are at their end, is looked up for one
-    in eight where more than eight come together.
+    Plain handlers are measured by the run (as `ThreadExecutor` cuts it), but for each call that
+    takes longer than the least bound of the histogram: so that is exact. Async ones and batches are
+    measured by each call. How long messages have waited, and how old and how late they are at their
+    end, is looked up for one in eight where more than eight come together.
 
     Args:
         topic, group: the consumer's.
@@ -78,9 +79,12 @@ class ConsumerMeter:
             since = [due or at for due, at in zip(since, published, strict=True)]
         self.wait.add_since(since, self._clock.now_ms(), len(attempts))
 
-    def handled(self, count: int, seconds: float) -> None:
+    def handled(self, count: int, seconds: float, slow: Sequence[float] = ()) -> None:
         """Counts so many calls of the handler, which have taken so long together."""
-        self.handle.add(seconds / count, count)
+        for each_s in slow:
+            self.handle.add(each_s)
+        if others := count - len(slow):
+            self.handle.add(max(0.0, seconds - sum(slow)) / others, others)
 
     def settled(self, batch: Sequence[Delivery | Disposition], results: Sequence[Settled]) -> None:
         """Counts how messages have ended, by what the store has said of each."""

@@ -412,6 +412,20 @@ RUNTIME: Final = [
         UNIT + "test_in_flight.py",
     ),
     Mutant(
+        "slow calls are lost among the quick ones of their run",
+        "runtime/consume/engine.py",
+        "                worker.slow.append(began_s - before_s)\n",
+        "                pass\n",
+        "tests/integration/consumers/test_measured.py",
+    ),
+    Mutant(
+        "under a checker slow calls are lost among the quick ones of their run",
+        "runtime/consume/engine.py",
+        "                worker.slow.append(took_s)\n",
+        "                pass\n",
+        "tests/integration/consumers/test_measured.py",
+    ),
+    Mutant(
         "nobody asks again once what was given back has left",
         "runtime/flow/in_flight.py",
         "            rings = has_room or (returned and not self._returning)\n",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
+from math import inf
 from typing import Final, cast
 
 from qframe.clock import Clock
@@ -13,7 +14,7 @@ from qframe.options.consumer import ConsumerOptions
 from qframe.runtime.consume.finisher import Finisher
 from qframe.runtime.consume.mark_sender import MarkSender
 from qframe.runtime.executors.base import Ended
-from qframe.runtime.executors.run_worker import RunWorker
+from qframe.runtime.executors.run_worker import SLOW_S, RunWorker
 from qframe.runtime.feed.slots import Slots
 from qframe.runtime.flow.admission import AdmissionControl
 from qframe.runtime.flow.in_flight import InFlight
@@ -122,7 +123,11 @@ class Engine:
         present = self._in_flight.deliveries
         max_attempts = self._max_attempts
         until_s = self._slots.certain_until_s
+        began_s = inf  # no call has ended yet
         while True:
+            before_s, began_s = began_s, now_s()
+            if began_s - before_s > SLOW_S:
+                worker.slow.append(began_s - before_s)
             try:
                 attempt = take()
             except IndexError:
@@ -130,7 +135,7 @@ class Engine:
                 return
             worker.attempt = attempt
             delivery = attempt.delivery
-            if now_s() >= until_s or delivery not in present or delivery.attempt > max_attempts:
+            if began_s >= until_s or delivery not in present or delivery.attempt > max_attempts:
                 until_s = self._slots.certain_until_s
                 if not self._still_here([attempt]):
                     worker.handled += 1
@@ -158,7 +163,7 @@ class Engine:
                 worker.attempt = None
                 return
             worker.attempt = attempt
-            started_s = self._clock.monotonic_s()
+            started_s, waited_s = self._clock.monotonic_s(), worker.waited_s
             is_begun = bool(self.begin([attempt]))
             self._has_waited(worker, started_s)
             if is_begun:
@@ -168,6 +173,9 @@ class Engine:
                 self._has_waited(worker, returned_s)
             worker.attempt = attempt = error = None  # type: ignore[assignment] # let it go
             worker.handled += 1
+            took_s = self._clock.monotonic_s() - started_s - (worker.waited_s - waited_s)
+            if took_s > SLOW_S:
+                worker.slow.append(took_s)
 
     def _end(self, worker: RunWorker, attempt: Attempt, error: BaseException | None) -> None:
         """Ends an attempt; its mark is not waited for while there is something else to do.

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from collections import deque
+from typing import Final
 
 from qframe.message import Delivery
 from qframe.runtime.handler.attempt import Attempt
+
+SLOW_S: Final = 0.001
+"""A call of the handler that takes longer is measured by itself, and not with its run."""
 
 
 class RunWorker:
@@ -18,13 +22,15 @@ class RunWorker:
         done: deliveries that it has acknowledged and not yet handed over.
         handled: grows with every attempt, so that standing still can be seen from outside.
         seen: what `handled` was when the monitor looked last; -1 if nothing was in hand.
+        slow: how long each slow call of its handler in this run has taken, in seconds.
         since_s: when the monitor has first seen what is in hand.
         works: whether there is anything in it, or on its way from its lanes.
         waited_s: how long it has waited for the store or a turn, which is no handler's time.
     """
 
     __slots__ = (
-        "asked", "attempt", "done", "handled", "run", "seen", "since_s", "waited_s", "works",
+        "asked", "attempt", "done", "handled", "run", "seen", "since_s", "slow", "waited_s",
+        "works",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -34,6 +40,7 @@ class RunWorker:
         self.done: deque[Delivery] = deque()
         self.handled: int = 0
         self.seen: int = -1
+        self.slow: list[float] = []
         self.since_s: float = 0.0
         self.waited_s: float = 0.0
         self.works: bool = False

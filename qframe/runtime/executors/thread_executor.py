@@ -307,10 +307,11 @@ class ThreadExecutor:
             if handled := worker.handled - before:
                 each_s = (self._clock.monotonic_s() - started_s - worker.waited_s) / handled
                 if self._meter is not None:
-                    self._meter.handled(handled, each_s * handled)
+                    self._meter.handled(handled, each_s * handled, worker.slow)
                 average_s = self._average_s
                 self._average_s = each_s if average_s is None else 0.8 * average_s + 0.2 * each_s
             worker.waited_s = 0.0
+            worker.slow.clear()
             following = self._work.complete(_drain(worker.done))
             if not following:
                 return

@@ -17,8 +17,14 @@ class Meter(Protocol):
     def begun(self, attempts: Sequence[Attempt]) -> None:
         """Counts how long messages were due whose handlers are called now."""
 
-    def handled(self, count: int, seconds: float) -> None:
-        """Counts so many calls of the handler, which have taken so long together."""
+    def handled(self, count: int, seconds: float, slow: Sequence[float] = ()) -> None:
+        """Counts so many calls of the handler, which have taken so long together.
+
+        Args:
+            count: how many.
+            seconds: how long all of them took.
+            slow: how long each of those took that was slow.
+        """
 
     def settled(self, batch: Sequence[Delivery | Disposition], results: Sequence[Settled]) -> None:
         """Counts how messages have ended, by what the store has said of each."""

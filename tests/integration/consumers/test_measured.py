@@ -4,13 +4,26 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
+from pathlib import Path
 from typing import Any
 
 import pytest
 from apps import running
 from eventually import eventually
+from sqlalchemy import create_engine
 
-from qframe import Backoff, Batch, Message, Outgoing, QFrame, RateLimit, Reject, Topic
+from qframe import (
+    Backoff,
+    Batch,
+    DatabaseChecker,
+    Message,
+    Outgoing,
+    QFrame,
+    RateLimit,
+    Reject,
+    Topic,
+)
 from qframe.telemetry.families import Family
 from qframe.telemetry.histogram import Distribution
 
@@ -70,6 +83,33 @@ def test_every_message_is_counted_once_and_measured(each_app: QFrame, way: str) 
     assert number(each_app, "qframe_slot_changes", *WHERE, "taken") == 2
     assert number(each_app, "qframe_store_errors", "pull") == 0
     assert number(each_app, "qframe_store_seconds", "pull").counts[-1] > 0
+
+
+@pytest.mark.parametrize("way", ["direct", "gate", "checker"])
+def test_slow_calls_among_quick_ones_are_measured_by_themselves(
+    each_app: QFrame, way: str, tmp_path: Path
+) -> None:
+    topic = Topic("t", slots=1)
+    options: dict[str, Any] = {}
+    if way == "gate":
+        options = {"rate_limit": RateLimit("100000/s")}
+    elif way == "checker":
+        engine = create_engine(f"sqlite:///{tmp_path / 'effects.db'}")
+        options = {"idempotent_checker": DatabaseChecker(engine)}
+    each_app.measure()
+
+    @each_app.consumer(topic, "g", threads=1, **options)
+    def handle(message: Message) -> None:
+        if message.body % 50 == 0:
+            time.sleep(0.11)
+
+    each_app.publish_many(topic, range(200))
+    each_app.run(burst=True)
+    took = seen(each_app, "qframe_handle_seconds")
+    longest = took.counts[-1] - took.counts[took.bounds.index(0.1)]
+    assert took.counts[-1] == 200
+    assert 4 <= longest < 20  # the average of a run would be none or fifty
+    assert took.total >= 4 * 0.11
 
 
 def test_each_end_has_an_outcome_of_its_own(each_app: QFrame) -> None:
