@@ -97,6 +97,7 @@ class Ledger:
         self.retried: set[tuple[str, str]] = set()
         self.last_start_s: dict[str, float] = {}
         self.cut_short: set[tuple[str, str]] = set()
+        self.forgotten: set[tuple[str, str]] = set()
         self.in_doubt: set[tuple[str, int]] = set()
         self.on_stored: Callable[[str], None] = lambda _: None
         self._is_odd = plan.kind not in ("stream", "ordered") or plan.has(
@@ -216,7 +217,7 @@ class Ledger:
         if call.message.cancelled:
             self.cut_short.add(name)
             is_known = call.worker.is_out_of_grace or self.may_be_taken_back(call.group)
-            if self.plan.is_gentle and not is_known:
+            if self.plan.is_gentle and not is_known and lane not in self.forgotten:
                 self._broken(f"{call} is cancelled, though its worker has it still")
         if how in ("returns", "acks"):
             call.has_succeeded = True
@@ -227,6 +228,9 @@ class Ledger:
                 self.failures[name] += 1
             is_last = call.message.attempt >= self.plan.options["max_attempts"]
             goes_on = self.plan.kind == "stream" and not self.plan.keeps_order
+            if how == "forgets" and self.plan.options.get("batch"):
+                goes_on = True  # as of `acks later`; what has begun behind it is then taken back
+                self.forgotten.add(lane)
             if goes_on or how == "rejects" or is_last:
                 self._pass(call)
 
