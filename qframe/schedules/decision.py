@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import islice, takewhile
+from itertools import islice
 from typing import Final, NamedTuple
 
 import msgspec
@@ -83,7 +83,7 @@ def with_due(schedule: Schedule, now_ms: int) -> Schedule:
         wait_ms = min(60_000, 500 << progress.failures) if progress.failures else 0
         due_ms = now_ms + wait_ms
     elif not (schedule.paused or schedule.deleted):
-        next_ms = schedule.timing.next_after(progress.decided_ms)
+        next_ms = schedule.timing.look_after(progress.decided_ms)
         if next_ms is not None:
             due_ms = min(due_ms, next_ms + schedule.offset_ms)
         if progress.held:
@@ -93,8 +93,8 @@ def with_due(schedule: Schedule, now_ms: int) -> Schedule:
 
 def _caught_up(schedule: Schedule, after_ms: int, horizon_ms: int) -> _TickTally:
     timing, rules = schedule.timing, schedule.rules
-    first = timing.next_after(after_ms)
-    if first is None or first > horizon_ms:
+    first = next(timing.ticks(after_ms, horizon_ms), None)
+    if first is None:
         return _TickTally([], 0, horizon_ms)
     missed = 0
     if first <= horizon_ms - GRACE_MS:
@@ -107,13 +107,9 @@ def _caught_up(schedule: Schedule, after_ms: int, horizon_ms: int) -> _TickTally
             oldest_ms = horizon_ms - GRACE_MS
         missed = _count(timing, after_ms, oldest_ms)
         after_ms = oldest_ms
-    ticks = list(islice(_between(timing, after_ms, horizon_ms), MOST_AT_ONCE))
+    ticks = list(islice(timing.ticks(after_ms, horizon_ms), MOST_AT_ONCE))
     return _TickTally(ticks, missed, ticks[-1] if len(ticks) == MOST_AT_ONCE else horizon_ms)
 
 
-def _between(timing: Timing, after_ms: int, until_ms: int) -> takewhile[int]:
-    return takewhile(lambda tick_ms: tick_ms <= until_ms, timing.ticks(after_ms))
-
-
 def _count(timing: Timing, after_ms: int, until_ms: int) -> int:
-    return sum(1 for _ in islice(_between(timing, after_ms, until_ms), MOST_COUNTED))
+    return sum(1 for _ in islice(timing.ticks(after_ms, until_ms), MOST_COUNTED))

@@ -22,12 +22,14 @@ from qframe.topic import duration_ms
 
 MAX_TEXT: Final = 256
 MAX_EXCLUSIONS: Final = 100
-PATIENCE: Final = 5_000
-"""How many excluded ticks in a row are passed before a schedule counts as having no more."""
+PATIENCE: Final = 10_000
+"""How many excluded ticks, or spans of them, are passed at once; for more it is looked again."""
 
 DstRule = Literal["debian", "literal"]
 
 _SECOND: Final = timedelta(seconds=1)
+_MINUTE_MS: Final = 60_000
+_QUARTER_MS: Final = 15 * _MINUTE_MS  # of an hour: clocks change at quarters
 _LAST_YEAR: Final = 2200
 _NICKNAMES: Final = {
     "@yearly": "0 0 1 1 *", "@annually": "0 0 1 1 *", "@monthly": "0 0 1 * *",
@@ -59,8 +61,31 @@ class Timing(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     end_ms: int | None = None
     exclude: tuple[str, ...] = ()
 
-    def ticks(self, after_ms: int) -> Iterator[int]:
-        """The ticks after a moment, in order, as milliseconds since 1970."""
+    def ticks(self, after_ms: int, until_ms: int | None = None) -> Iterator[int]:
+        """The ticks after a moment, in order, as milliseconds since 1970.
+
+        Args:
+            after_ms: the moment.
+            until_ms: none after that one. Without it they also end before a span in which very many
+                in a row are excluded; `look_after` leads on.
+        """
+        found = self._found(after_ms, until_ms)
+        return (tick_ms for tick_ms, is_excluded in found if not is_excluded)
+
+    def next_after(self, after_ms: int) -> int | None:
+        """The first tick after a moment; None where there is none."""
+        return next(self.ticks(after_ms), None)
+
+    def look_after(self, after_ms: int) -> int | None:
+        """The first tick after a moment, or an excluded one before it, from which to look again.
+
+        Returns:
+            None where nothing is to come.
+        """
+        return next((tick_ms for tick_ms, _ in self._found(after_ms)), None)
+
+    def _found(self, after_ms: int, until_ms: int | None = None) -> Iterator[tuple[int, bool]]:
+        """The ticks after a moment; at last, where patience ends, one that is excluded."""
         if self.start_ms is not None:
             after_ms = max(after_ms, self.start_ms - 1)
         passed = 0
@@ -68,20 +93,19 @@ class Timing(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         while (tick_ms := next(found, None)) is not None:
             if self.end_ms is not None and tick_ms >= self.end_ms:
                 return
-            until_ms = self._excluded_until(tick_ms)
-            if until_ms is None:
+            if until_ms is not None and tick_ms > until_ms:
+                return
+            excluded_ms = self._excluded_until(tick_ms)
+            if excluded_ms is None:
                 passed = 0
-                yield tick_ms
+                yield tick_ms, False
                 continue
             passed += 1
-            if passed > PATIENCE:
+            if passed > PATIENCE and until_ms is None:
+                yield tick_ms, True
                 return
-            if until_ms > tick_ms:
-                found = self._all(until_ms - 1)
-
-    def next_after(self, after_ms: int) -> int | None:
-        """The first tick after a moment; None where there is none."""
-        return next(self.ticks(after_ms), None)
+            if excluded_ms > tick_ms:
+                found = self._all(excluded_ms - 1)
 
     def last_until(self, until_ms: int, after_ms: int) -> int | None:
         """The last tick at or before a moment, and after another; None where there is none."""
@@ -89,9 +113,7 @@ class Timing(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         while True:
             from_ms = max(after_ms, until_ms - span_ms)
             last = None
-            for tick_ms in self.ticks(from_ms):
-                if tick_ms > until_ms:
-                    break
+            for tick_ms in self.ticks(from_ms, until_ms):
                 last = tick_ms
             if last is not None or from_ms == after_ms:
                 return last
@@ -130,12 +152,7 @@ class Timing(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
             if span is not None and span[0] <= local.date() <= span[1]:
                 return max(tick_ms, _end_of(span[1], local))
             if span is None and _meets(text, local.replace(tzinfo=None)):
-                fields = text.split()
-                if len(fields) != 5 or fields[0] != "*":
-                    return tick_ms
-                if fields[1] == "*":
-                    return max(tick_ms, _end_of(local.date(), local))
-                return tick_ms // 900_000 * 900_000 + 900_000  # clocks change at quarters
+                return max(tick_ms, _end_of_span(text, tick_ms, local))
         return None
 
 
@@ -264,6 +281,18 @@ def _end_of(day: date, local: datetime) -> int:
     return (
         round(datetime(after.year, after.month, after.day, tzinfo=local.tzinfo).timestamp()) * 1000
     )
+
+
+def _end_of_span(cron: str, tick_ms: int, local: datetime) -> int:
+    """Until when a cron text that names a moment surely names all that follow it."""
+    fields = CronSim(cron, local)
+    if len(cron.split()) > 5 and len(fields.seconds) < 60:
+        return tick_ms
+    if len(fields.minutes) < 60:
+        return tick_ms // _MINUTE_MS * _MINUTE_MS + _MINUTE_MS
+    if len(fields.hours) < 24:
+        return tick_ms // _QUARTER_MS * _QUARTER_MS + _QUARTER_MS
+    return _end_of(local.date(), local)
 
 
 def _meets(cron: str, local: datetime) -> bool:

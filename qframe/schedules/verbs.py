@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from datetime import datetime
-from itertools import islice, takewhile
+from itertools import islice
 from typing import Final, Unpack
 
 import msgspec
@@ -224,10 +224,8 @@ class Schedules:
         if until_ms > self._store.now_ms(TOPIC) + 1000:
             raise BadOption("until", str(until), "it is to come", "give a time that is over")
         timing = schedule.timing
-        ticks = list(islice(
-            takewhile(lambda tick_ms: tick_ms < until_ms, timing.ticks(since_ms - 1)),
-            MOST_BACKFILLED + 1,
-        ))  # fmt: skip
+        found = timing.ticks(since_ms - 1, until_ms - 1)
+        ticks = list(islice(found, MOST_BACKFILLED + 1))
         if len(ticks) > MOST_BACKFILLED:
             raise BadOption("since", since, f"there are more than {MOST_BACKFILLED} ticks until",
                             "backfill a shorter range at a time")  # fmt: skip

@@ -19,6 +19,10 @@ def ms(moment: datetime) -> int:
     return round(moment.timestamp() * 1000)
 
 
+def utc(text: str) -> int:
+    return ms(datetime.fromisoformat(text).replace(tzinfo=UTC))
+
+
 def shown(when: str, tz: str, day: str, *, dst: DstRule = "debian", hours: float = 24) -> list[str]:
     """The ticks from a local midnight on, as local times with their offsets."""
     begin = datetime.fromisoformat(day).replace(tzinfo=ZoneInfo(tz))
@@ -201,3 +205,37 @@ def test_weeks_of_minutes_are_left_out_by_a_cron_text() -> None:
         Timing(when="* * * * *", tz="Europe/Berlin", exclude=("* * 1-20 * *", "* 0-12 * * *")), NOW
     )
     assert timing.local(timing.next_after(NOW) or 0).isoformat() == "2026-01-21T13:00:00+01:00"
+
+
+@pytest.mark.parametrize(
+    ("when", "exclude", "last", "following"),
+    [
+        ("*/30 * * * * *", "* * * * * 6,0", "2026-01-02T23:59:30", "2026-01-05T00:00:00"),
+        ("every 30s", "0-59 * * * 6,0", "2026-01-02T23:59:30", "2026-01-05T00:00:00"),
+        ("every 1s", "* * 9-17 * * 1-5", "2026-01-02T08:59:59", "2026-01-02T18:00:00"),
+        ("every 5s", "*/1 19-23,0-7 * * *", "2026-01-02T18:59:55", "2026-01-03T08:00:00"),
+        ("every 1s", "* 0-58 * * * *", "2026-01-02T18:59:59", "2026-01-02T19:59:00"),
+        ("every 2s", "*/2 * 1-2 * * *", "2026-01-03T00:59:58", "2026-01-03T03:00:00"),
+    ],
+)
+def test_a_cron_text_of_any_form_leaves_out_a_span_of_seconds(
+    when: str, exclude: str, last: str, following: str
+) -> None:
+    timing = checked_timing(Timing(when=when, exclude=(exclude,)), NOW)
+    ticks = timing.ticks(utc(last) - 1)
+    found = [f"{timing.local(next(ticks)):%Y-%m-%dT%H:%M:%S}" for _ in range(2)]
+    assert found == [last, following]
+
+
+def test_where_too_much_in_a_row_is_excluded_it_is_looked_again() -> None:
+    """A day of even seconds is 43,200 ticks, which no span leads over."""
+    timing = checked_timing(Timing(when="every 2s", exclude=("*/2 * * 2 * *",)), NOW)
+    last = utc("2026-01-01T23:59:58")
+    assert timing.next_after(last) is None
+    looks, at = 0, last
+    while (look := timing.look_after(at)) is not None and look < utc("2026-01-03"):
+        looks, at = looks + 1, look
+    assert looks == 4
+    assert look == timing.next_after(at) == utc("2026-01-03")
+    assert next(timing.ticks(last, look)) == look
+    assert timing.last_until(look + 3000, last) == look + 2000
