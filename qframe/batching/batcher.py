@@ -13,6 +13,7 @@ from qframe.batching.gathering import Channel, Gathering
 from qframe.batching.settling import ItemSettler
 from qframe.clock import SYSTEM_CLOCK, Clock
 from qframe.errors import BadOption, BatcherClosed, BatcherForked, NotProcessed, QueueFull
+from qframe.locks import is_held_here
 from qframe.topic import checked_name, duration_ms
 
 T = TypeVar("T")
@@ -77,7 +78,7 @@ class Batcher(Generic[T]):
         )
         self._closing = False
         self._pid = os.getpid()
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self._work = threading.Condition(self._lock)
         self._rooms = [threading.Condition(self._lock) for _ in range(channels)]
         self._ended = threading.Condition(self._lock)
@@ -161,8 +162,9 @@ class Batcher(Generic[T]):
         """Takes nothing more, processes what waits at once, and waits until that is done.
 
         Items that are being processed at the timeout are not returned: their batch ends as usual.
-        Inside `process` it does not wait, and the threads finish the rest. It may be called again.
-        In the child of a fork it does nothing.
+        Inside `process`, and in a signal's handler that has interrupted `put` or `add`, it does not
+        wait, and the threads finish the rest. It may be called again. In the child of a fork it
+        does nothing.
 
         Args:
             timeout: how long to wait: seconds, or a text such as "30s"; without one, as long as
@@ -175,12 +177,13 @@ class Batcher(Generic[T]):
         timeout_s = None if timeout is None else duration_ms(timeout, "timeout") / 1000
         if os.getpid() != self._pid:
             return []
+        may_wait = threading.current_thread() not in self._threads and not is_held_here(self._work)
         with self._lock:
             self._closing = True
             self._work.notify_all()
             for room in self._rooms:
                 room.notify_all()
-        if threading.current_thread() in self._threads:
+        if not may_wait:
             return []
         if self._join(timeout_s):
             atexit.unregister(self._at_exit)

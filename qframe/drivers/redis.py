@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from threading import Event
 from typing import Any, Final, NamedTuple
 
@@ -185,10 +185,10 @@ class Redis:
             sending = self._servers.node_of(requests[0].key).begin()
         except FAILURES:
             return self.run(requests, partly=partly)
-        for number, request in enumerate(requests):
-            sending.add(number, request.packed(True))
-        sending.flush()
-        replies = sending.replies()
+        with sending:
+            for number, request in enumerate(requests):
+                sending.add(number, request.packed(True))
+            replies = sending.replies()
         for number, reply in enumerate(replies):
             if isinstance(reply, Exception) and self._is_undone(reply):
                 [replies[number]] = self.run((requests[number],), partly=partly)
@@ -284,7 +284,7 @@ class Redis:
         pauses = moved = False
         sendings: dict[Node, Sending] = {}
         calls: set[int] = set()
-        try:
+        with ExitStack() as begun:
             for number, request in requests:
                 redirected = ask.pop(number, None)
                 try:
@@ -294,7 +294,7 @@ class Redis:
                         node = self._servers.node_of(request.key)
                     sending = sendings.get(node)
                     if sending is None:
-                        sending = sendings[node] = node.begin()
+                        sending = sendings[node] = begun.enter_context(node.begin())
                 except FAILURES as error:
                     replies[number] = _Again(error, waits=True)
                     pauses = moved = True
@@ -304,33 +304,32 @@ class Redis:
                 sending.add(number, request.packed(number not in unknown))
                 if isinstance(request, Call):
                     calls.add(number)
-        except BaseException:
             for sending in sendings.values():
-                sending.abandon()
-            raise
-        for sending in sendings.values():
-            sending.flush()
-        for sending in sendings.values():
-            for number, reply in zip(sending.numbers, sending.replies(), strict=True):
-                if number < 0:
-                    continue
-                replies[number] = reply
-                if not (isinstance(reply, Exception) and self._is_undone(reply)):
-                    continue
-                waits = False
-                if isinstance(reply, NoScriptError):
-                    unknown.add(number)
-                elif isinstance(reply, MovedError):
-                    moved = True
-                elif isinstance(reply, AskError) and number not in calls:
-                    ask[number] = reply
-                elif isinstance(reply, AskError):
-                    # Half of a script's keys are there and half are here: it waits until they
-                    # are together again. A command has one key, and that is where it says.
-                    waits = pauses = True
-                else:
-                    waits = moved = pauses = True
-                replies[number] = _Again(reply, waits)
+                sending.flush()
+            answered = [
+                answer for sending in sendings.values()
+                for answer in zip(sending.numbers, sending.replies(), strict=True)
+            ]  # fmt: skip
+        for number, reply in answered:
+            if number < 0:
+                continue
+            replies[number] = reply
+            if not (isinstance(reply, Exception) and self._is_undone(reply)):
+                continue
+            waits = False
+            if isinstance(reply, NoScriptError):
+                unknown.add(number)
+            elif isinstance(reply, MovedError):
+                moved = True
+            elif isinstance(reply, AskError) and number not in calls:
+                ask[number] = reply
+            elif isinstance(reply, AskError):
+                # Half of a script's keys are there and half are here: it waits until they
+                # are together again. A command has one key, and that is where it says.
+                waits = pauses = True
+            else:
+                waits = moved = pauses = True
+            replies[number] = _Again(reply, waits)
         return pauses, moved
 
     @staticmethod

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Any, Final, NamedTuple, Self, TypeVar
 
 import hiredis
 import redis as client
@@ -141,7 +141,11 @@ class Node:
 
 
 class Sending:
-    """Requests on their way to one server, written in large pieces while more are made."""
+    """Requests on their way to one server, written in large pieces while more are made.
+
+    Where an error ends its use, one of a request that could not be made or of a signal's handler,
+    it is abandoned.
+    """
 
     def __init__(self, node: Node, connection: Wire) -> None:
         self._node = node
@@ -149,7 +153,15 @@ class Sending:
         self._pending: list[bytes] = []
         self._size = 0
         self._broken: BaseException | None = None
+        self._ended = False
         self.numbers: list[int] = []
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: object, *_: object) -> None:
+        if kind is not None:
+            self.abandon()
 
     def add(self, number: int, packed: bytes) -> None:
         """Takes a request; its reply goes to `number`, or to nobody if that is negative."""
@@ -170,7 +182,8 @@ class Sending:
         self._size = 0
 
     def replies(self) -> list[Any]:
-        """A reply for each request: a value, an error, or `NoReply`."""
+        """A reply for each request, once all are sent: a value, an error, or `NoReply`."""
+        self.flush()
         replies: list[Any] = []
         try:
             if self._broken is None:
@@ -178,10 +191,8 @@ class Sending:
                     replies.append(self._connection.reply())  # noqa: PERF401 - kept if one is missing
         except BROKEN as error:
             self._broken = error
-        except BaseException:
-            self.abandon()
-            raise
         if self._broken is None:
+            self._ended = True
             self._node.give_back(self._connection)
             return replies
         # What is still to come would answer somebody else.
@@ -189,8 +200,10 @@ class Sending:
         return replies + [NoReply(self._broken)] * (len(self.numbers) - len(replies))
 
     def abandon(self) -> None:
-        """Gives up what was begun, since what was to be sent could not be made."""
-        self._node.give_up(self._connection)
+        """Gives up what was begun, and has not ended: its connection is closed."""
+        if not self._ended:
+            self._ended = True
+            self._node.give_up(self._connection)
 
 
 def numbered(requests: Iterable[T], made: list[T], replies: list[Any]) -> Iterator[tuple[int, T]]:

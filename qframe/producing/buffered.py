@@ -21,6 +21,7 @@ from qframe.batching.batcher import EXIT_S, LONGEST_WAIT_S, checked_count
 from qframe.clock import Clock
 from qframe.errors import ProducerClosed, PublishUnknown, StoreUnavailable, TopicFull
 from qframe.forks import Forks
+from qframe.locks import is_held_here
 from qframe.outcomes import Outcome, Published
 from qframe.producing.outgoing import MessageOptions, outgoing
 from qframe.producing.producer import Producer
@@ -88,6 +89,8 @@ class BufferedProducer(Service):
     ) -> Future[Published]:
         """Takes a message; its future has the outcome, or the error that `Producer.publish` raises.
 
+        In a future's callback it does not wait for room, which has to come from there.
+
         Raises:
             BadInput: if anything about it is wrong; at once, and nothing was taken.
             ProducerClosed: if it is closed.
@@ -95,7 +98,8 @@ class BufferedProducer(Service):
         found, entry = self._producer.prepared(topic, outgoing(body, options))
         future: Future[Published] = Future()
         with self._changed:
-            while len(self._waiting) >= self._capacity and not self.stopping:
+            is_callback = threading.current_thread() is self._thread
+            while len(self._waiting) >= self._capacity and not (self.stopping or is_callback):
                 self._changed.wait()
             if self.stopping:
                 raise ProducerClosed
@@ -110,11 +114,16 @@ class BufferedProducer(Service):
     def close(self, timeout_s: float | None = None) -> bool:
         """Sends what waits, and takes nothing more; returns whether all was sent in time.
 
+        In a signal's handler that has interrupted `publish` it does not wait, and returns false.
+
         Raises:
             BadOption: if the time is none.
         """
         if timeout_s is not None:
             timeout_s = min(duration_ms(timeout_s, "timeout_s") / 1000, threading.TIMEOUT_MAX)
+        if is_held_here(self._changed):
+            self.ask_to_stop()
+            return False
         if ended := self.stop(timeout_s):
             atexit.unregister(self.finish)
         return ended

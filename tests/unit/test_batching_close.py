@@ -254,6 +254,30 @@ say("ok", len(set(processed) & set(unsure)) > 0)
     assert answer.stdout == "ok True\n"
 
 
+def test_a_signals_handler_may_close_it_wherever_the_signal_strikes() -> None:
+    answer = run("""
+def strike(*_):
+    inside.append(flusher._lock._is_owned())
+    flusher.close()
+signal.signal(signal.SIGALRM, strike)
+inside, processed, sure = [], [], []
+while len(inside) < 300 or not any(inside):
+    flusher = Flusher("f", 3, "1h", 1_000_000, 1, processed.extend)
+    signal.setitimer(signal.ITIMER_REAL, 0.0005)
+    try:
+        while True:
+            item = len(inside), len(sure)
+            flusher.put(item)
+            sure.append(item)
+    except BatcherClosed:
+        pass
+    flusher.close()
+assert processed == sure, (len(processed), len(sure))
+say("ok")
+""")
+    assert (answer.returncode, answer.stderr, answer.stdout) == (0, "", "ok\n")
+
+
 def test_an_interrupt_of_close_leaves_it_closed_and_close_may_be_called_again() -> None:
     answer = run("""
 gate = threading.Event()

@@ -69,6 +69,45 @@ def test_a_message_that_is_alone_leaves_when_it_has_lingered(app: QFrame) -> Non
         assert producer.publish("events", 1).result(60).outcome is Outcome.STORED
 
 
+def test_a_futures_callback_that_publishes_waits_for_no_room(app: QFrame) -> None:
+    with app.buffered(linger=0.001, batch=2, capacity=2) as producer:
+        for number in range(20):
+            future = producer.publish(STREAM, number)
+            future.add_done_callback(
+                lambda _, number=number: [
+                    producer.publish(STREAM, 100 * number + more) for more in (1, 2)
+                ]
+            )
+        eventually(lambda: len(stored(app)) == 60)
+
+
+def test_a_signals_handler_may_close_it_wherever_the_signal_strikes() -> None:
+    answer = subprocess.run(
+        [sys.executable, "-c", """
+import signal
+from qframe import ProducerClosed, QFrame, Topic
+def strike(*_):
+    inside.append(producer._changed._is_owned())
+    producer.close()
+signal.signal(signal.SIGALRM, strike)
+inside, sure = [], []
+with QFrame("model://") as app:
+    while len(inside) < 50 or not any(inside):
+        producer = app.buffered(linger="1h")
+        signal.setitimer(signal.ITIMER_REAL, 0.0005)
+        try:
+            while True:
+                sure.append(producer.publish(Topic("t"), 1))
+        except ProducerClosed:
+            producer.close()
+    assert all(future.done() for future in sure)
+print("ok")
+"""],
+        capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+    assert (answer.returncode, answer.stderr, answer.stdout) == (0, "", "ok\n")
+
+
 def test_closing_sends_what_waits_and_takes_nothing_more(app: QFrame) -> None:
     producer = app.buffered(linger="1h")
     futures = [producer.publish(STREAM, number) for number in range(5)]

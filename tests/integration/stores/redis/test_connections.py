@@ -20,6 +20,7 @@ from qframe import Outgoing, PublishUnknown, QFrame, StoreUnavailable, Topic
 from qframe.clock import VirtualClock
 from qframe.drivers import redis as driver
 from qframe.drivers.redis import Command, Redis
+from qframe.drivers.redis_connections import Wire
 from qframe.errors import AnswerLost
 from qframe.outcomes import Settled, Verdict
 from qframe.stores.redis.keys import of
@@ -302,3 +303,30 @@ def test_neither_bells_nor_threads_use_connections_up(
             each.join(60)
         assert failures == []
         bell.close()
+
+
+@pytest.mark.parametrize("count", [1, 40])
+def test_an_error_of_a_signals_handler_keeps_no_connection(
+    server: RedisServer, count: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As of a time limit that strikes while a request is written."""
+
+    class Late(Exception):
+        pass
+
+    send, topic = Wire.send, Topic("events", slots=16)
+
+    def struck(wire: Wire, packed: bytes) -> None:
+        send(wire, packed)
+        raise Late
+
+    with QFrame(server.url) as app, redis.Redis(port=server.port) as client:
+        app.publish_many(topic, range(count))
+        before = len(client.client_list())
+        for _ in range(5):
+            with monkeypatch.context() as once:
+                once.setattr(Wire, "send", struck)
+                with pytest.raises(Late):
+                    app.publish_many(topic, range(count))
+        app.publish_many(topic, range(count))
+        eventually(lambda: len(client.client_list()) <= before)
