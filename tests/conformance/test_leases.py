@@ -229,6 +229,19 @@ def test_an_answer_of_a_stream_that_was_lost_is_given_again_uncounted(bench: Ben
 
 
 @pytest.mark.promise(1, 6)
+def test_of_an_answer_that_was_lost_what_is_settled_is_not_given_again(bench: Bench) -> None:
+    topic = bench.topic("stream", "g")
+    for number in range(9):
+        bench.publish(topic, number)
+    got = bench.got(topic, limit=7)
+    assert bench.ack(topic, got[1], got[2], got[4]) == SETTLED * 3
+    again = [body_of(one) for one in bench.got(topic, position=0, limit=3)]
+    assert again == [0, 3, 5]
+    again = [body_of(one) for one in bench.got(topic, position=1, limit=9)]
+    assert again == [3, 5, 6, 7, 8]
+
+
+@pytest.mark.promise(1, 6)
 @pytest.mark.parametrize("kind", ["ordered", "delay", "priority", "merge"])
 def test_what_was_handed_out_in_an_answer_that_was_lost_can_be_given_back(
     bench: Bench, kind: str

@@ -60,14 +60,16 @@ def hand_out(
     start = cursor.read
     if ask.position is not None:
         start = min(start, max(ask.position, cursor.floor))
-    passed = ranges.load(cursor.settled) if start < cursor.read else []
-    most = limit + ranges.count(passed)
-    rows = transaction.rows(_LINE, (ref.slot_number(ask.slot), start, most))
-    if passed or full:
-        rows = [
-            row for row in rows
-            if not ranges.contains(passed, row[0]) and (row[0] < cursor.read or not full)
-        ][:limit]  # fmt: skip
+    at = ref.slot_number(ask.slot)
+    rows: list[Row] = []
+    if start < cursor.read:  # behind one slow message there may be millions that are settled
+        for first, end in ranges.gaps(start, cursor.read, ranges.load(cursor.settled)):
+            most = min(end - first, limit - len(rows))
+            rows += [row for row in transaction.rows(_LINE, (at, first, most)) if row[0] < end]
+            if len(rows) == limit:
+                break
+    if len(rows) < limit and not full:
+        rows += transaction.rows(_LINE, (at, cursor.read, limit - len(rows)))
     if not rows:
         return 0
     if not cursor.has_window():
