@@ -179,7 +179,7 @@ class Producer:
         lost: AnswerLost | None = None
         for _ in range(TRIES):
             try:
-                return self._store_all(topic, entries)
+                return _with_copies(entries, self._store_all(topic, entries))
             except AnswerLost as error:
                 lost = error
             except (StoreUnavailable, StoreFull) as error:
@@ -260,6 +260,21 @@ class Producer:
                 item = plain
             entries.append(entry_of(topic, item, f"{token}-{number}", mark, max_body))
         return entries
+
+
+def _with_copies(entries: Sequence[Entry], outcomes: list[Outcome]) -> list[Outcome]:
+    """The outcomes, where a copy of a message that was `full` in the same call is so as well.
+
+    The store takes it for a duplicate, though there is none.
+    """
+    if Outcome.FULL not in outcomes or Outcome.DUPLICATE not in outcomes:
+        return outcomes
+    pairs = list(zip(entries, outcomes, strict=True))
+    full = {entry.id for entry, outcome in pairs if outcome is Outcome.FULL}
+    return [
+        Outcome.FULL if outcome is Outcome.DUPLICATE and entry.id in full else outcome
+        for entry, outcome in pairs
+    ]
 
 
 def entry_of(topic: Topic, item: Outgoing, made_up: str, mark: str, max_body: int) -> Entry:

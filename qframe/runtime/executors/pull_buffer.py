@@ -86,9 +86,9 @@ class PullBuffer:
     def withdraw(self, wanted: Callable[[Delivery], bool]) -> list[Attempt]:
         """Takes back the attempts wanted that nobody has taken, in order."""
         with self._changed:
-            lying = list(self._waiting)
-            self._waiting = deque(each for each in lying if not wanted(each.delivery))
-        return [attempt for attempt in lying if wanted(attempt.delivery)]
+            lying = [(each, wanted(each.delivery)) for each in self._waiting]
+            self._waiting = deque(each for each, is_wanted in lying if not is_wanted)
+        return [each for each, is_wanted in lying if is_wanted]
 
     def take(self, timeout_s: float | None) -> Attempt | None:
         """The next attempt, its user's to settle; None if none has come in time, or at the end.

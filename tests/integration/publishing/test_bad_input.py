@@ -325,6 +325,15 @@ def test_an_app_without_consumers_does_not_run(app: QFrame) -> None:
         app.run(burst=True)
 
 
+def test_a_copy_of_what_a_full_topic_refused_is_refused_as_well(app: QFrame) -> None:
+    topic = Topic("small", slots=1, max_length=1)
+    app.declare(topic)
+    app.publish(topic, 0)
+    with pytest.raises(TopicFull) as error:
+        app.publish_many(topic, [Outgoing(1, id="a"), Outgoing(1, id="a")])
+    assert [one.outcome for one in error.value.outcomes] == ["full"] * 2
+
+
 def test_a_full_topic_says_what_was_stored_and_what_was_not(app: QFrame) -> None:
     topic = Topic("small", slots=1, max_length=3)
     app.store.declare(topic)
