@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from difflib import get_close_matches
 from typing import Any
 
@@ -23,8 +24,7 @@ class BadInput(QFrameError, ValueError):
 
     def __init__(self, what: str, value: object, why: str, remedy: str) -> None:
         super().__init__(f"{what} {_shown(value)}: {why}; {remedy}")
-        self.what, self.value = what, value
-        self.why, self.remedy = why, remedy
+        self.what, self.value, self.why, self.remedy = what, value, why, remedy
 
 
 class BadTopic(BadInput):
@@ -118,8 +118,7 @@ class MessagesGone(QFrameError):
             "they were read; give the reader a group, or the topic a longer retain, or set "
             "failOnDataLoss to false to go on without them"
         )
-        self.topic, self.slot = topic, slot
-        self.first, self.kept = first, kept
+        self.topic, self.slot, self.first, self.kept = topic, slot, first, kept
 
 
 class NotSupported(QFrameError):
@@ -150,10 +149,9 @@ class TopicFull(QFrameError):
 
     def __init__(self, topic: str, outcomes: Sequence[Any]) -> None:
         refused = sum(1 for published in outcomes if published.outcome == "full")
-        super().__init__(
-            f"topic {topic!r} is full: {refused} of {len(outcomes)} messages were refused; "
-            "wait until its groups have settled some, or raise its max_length"
-        )
+        what = f"topic {topic!r} is full: {refused} of {len(outcomes)} messages were refused"
+        remedy = "wait until its groups have settled some, or raise its max_length"
+        super().__init__(f"{what}; {remedy}")
         self.topic, self.outcomes = topic, outcomes
 
 
@@ -206,7 +204,7 @@ class StoreFull(StoreUnavailable):
 class SchemaMismatch(QFrameError):
     """Raised when a database's qframe tables are of a version that this code cannot use."""
 
-    def __init__(self, store: str, found: int, known: int) -> None:
+    def __init__(self, store: str, found: int, known: int = 1) -> None:
         what = f"the tables in {store} are at version {found}, while qframe knows up to {known}"
         remedy = "run: qframe migrate" if found < known else "upgrade qframe"
         if not found:
@@ -396,5 +394,7 @@ class WorkerFailed(QFrameError):
 
 def _shown(value: object) -> str:
     """The value as the reader typed it; of a long one the middle is left out, not a file's name."""
-    text = repr(value)
+    text = f"<{type(value).__name__}>"
+    with suppress(Exception):  # such as that of a value which is nested too deeply
+        text = repr(value)
     return text if len(text) <= 80 else f"{text[:40]}…{text[-24:]} ({len(text)} characters)"

@@ -28,8 +28,10 @@ from qframe.runtime.process.health import Health
 from qframe.schedules.checked import (
     DeclaredSchedule,
     ScheduleKeywords,
+    fitted,
     leads_schedules,
     new_schedule,
+    refuse_unknown_options,
 )
 from qframe.stores.base import Store
 from qframe.telemetry.logs import log_unless_heard
@@ -174,10 +176,14 @@ class QFrame(PublishMethods):
 
         def register(function: Function) -> Function:
             declared = DeclaredSchedule(name or function.__name__, when, topic, options)
-            new_schedule(
-                declared.name, when, declared.topic_name, now_ms=SYSTEM_CLOCK.now_ms(),
-                max_body=self.settings.max_body, **options,
+            refuse_unknown_options(options)
+            now_ms, max_body = SYSTEM_CLOCK.now_ms(), self.settings.max_body
+            schedule = new_schedule(
+                declared.name, when, declared.topic_name, now_ms=now_ms, max_body=max_body,
+                **options,
             )  # fmt: skip
+            if isinstance(topic, Topic):
+                fitted(schedule, topic, now_ms=now_ms, max_body=max_body)
             with self.parts.guard:
                 if declared.name in {each.name for each in self.parts.declared}:
                     raise BadOption("name", declared.name, "another schedule of this app has it",
@@ -234,10 +240,12 @@ class QFrame(PublishMethods):
             drain: return when nothing waits at all, timers included.
 
         Raises:
-            BadOption: if there is no consumer, the app runs already, or an event loop runs here.
+            BadOption: if there is no consumer, the app runs already, an event loop runs here, or
+                `qframe worker` is importing its module.
             UnknownTopic: if a consumer names a topic that nobody has declared.
             WorkerFailed: if a part of the worker has failed.
         """
+        _refuse_while_imported()
         if in_event_loop():
             raise BadOption(
                 "run", "in a coroutine", "it would block the event loop", "await app.arun()"
@@ -250,6 +258,7 @@ class QFrame(PublishMethods):
         Raises:
             BadOption, UnknownTopic, WorkerFailed: as `run`.
         """
+        _refuse_while_imported()
         await stopped_by_cancel(lambda: self._run(burst=burst, drain=drain), self.stop)
 
     def _run(self, *, burst: bool, drain: bool) -> None:
@@ -356,3 +365,11 @@ class QFrame(PublishMethods):
     def timers(self) -> Timers:
         """Timers: messages that are due later."""
         return timers_class()(self.store, self.producer, max_body=self.settings.max_body)
+
+
+def _refuse_while_imported() -> None:
+    if REGISTRY.is_importing:
+        raise BadOption(
+            "run", "while its module is imported", "whoever imports it runs the app",
+            'call it under: if __name__ == "__main__"',
+        )  # fmt: skip

@@ -7,8 +7,10 @@ has imported. It holds them by weak references, so an unused app is collected.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from itertools import count
+from threading import get_ident
 from typing import Any, Final
 from weakref import WeakValueDictionary
 
@@ -22,6 +24,7 @@ class Registry:
         self._apps: WeakValueDictionary[int, Any] = WeakValueDictionary()
         self._default: Any = None
         self._visitor: Callable[[Any], object] | None = None
+        self._importing: int | None = None
 
     def add(self, app: Any) -> None:
         """Notes an app that was made."""
@@ -39,6 +42,20 @@ class Registry:
         if visitor is not None:
             for app in there:
                 visitor(app)
+
+    @contextmanager
+    def importing(self) -> Iterator[None]:
+        """Notes that this thread imports the modules of apps: none of them runs meanwhile."""
+        self._importing = get_ident()
+        try:
+            yield
+        finally:
+            self._importing = None
+
+    @property
+    def is_importing(self) -> bool:
+        """Whether this thread is about to import the modules of apps."""
+        return self._importing == get_ident()
 
     def apps(self) -> list[Any]:
         """All apps that are held by somebody, in the order in which they were made."""

@@ -85,7 +85,8 @@ def _checked(name: str) -> str:
 
 def _imported(name: str) -> ModuleType:
     try:
-        return importlib.import_module(name)
+        with REGISTRY.importing():
+            return importlib.import_module(name)
     except ModuleNotFoundError as error:
         if error.name is not None and (name == error.name or name.startswith(error.name + ".")):
             raise _absent(name) from None

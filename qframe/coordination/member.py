@@ -9,7 +9,12 @@ from typing import Any, Final
 from qframe.clock import Clock, StepTimer
 from qframe.coordination.base import Assignment, CoordinatorSession, OnFailure
 from qframe.coordination.handover import Handover
-from qframe.errors import CoordinatorUnavailable, StoreUnavailable, UnknownGroup
+from qframe.errors import (
+    CoordinatorUnavailable,
+    SchemaMismatch,
+    StoreUnavailable,
+    UnknownGroup,
+)
 from qframe.events import Events
 from qframe.retry import Backoff
 from qframe.service import Service
@@ -18,8 +23,9 @@ from qframe.topic import Topic
 REFUSED_PAUSE_S: Final = 0.5
 LAST_WORDS_S: Final = 5.0
 
-# A group that is gone is subscribed anew by its line, if it may be, and joined anew here.
-Unavailable: Final = (StoreUnavailable, CoordinatorUnavailable, UnknownGroup)
+# A group that is gone is subscribed anew by its line, if it may be, and joined anew here; the line
+# ends the worker where the tables are gone.
+Unavailable: Final = (StoreUnavailable, CoordinatorUnavailable, UnknownGroup, SchemaMismatch)
 
 
 class MembershipService(Service):

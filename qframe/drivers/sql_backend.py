@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from importlib import import_module
 from types import ModuleType
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final
 
 from sqlalchemy.engine import Dialect
 from sqlalchemy.engine.url import URL
@@ -17,6 +17,9 @@ from sqlalchemy.pool import Pool, PoolProxiedConnection
 from qframe.errors import AnswerLost, BadUrl, StoreUnavailable
 
 Values = tuple[Any, ...]
+
+PREFIX: Final = "qframe_"
+"""What the names of a store's tables begin with."""
 
 
 class Backend(ABC):
@@ -115,6 +118,10 @@ class Backend(ABC):
     @abstractmethod
     def is_gone(self, error: Exception) -> bool:
         """Whether the connection is lost, so that an answer may be lost with it."""
+
+    def birth(self) -> str:
+        """What tells a database from another that may have taken its place by name."""
+        return ""
 
     @abstractmethod
     def refusal(self, error: Exception) -> Exception | None:

@@ -10,8 +10,8 @@ from sqlalchemy.engine import Dialect
 from sqlalchemy.engine.url import URL
 from sqlalchemy.pool import QueuePool
 
-from qframe.drivers.sql_backend import Backend, driver, shown_of, text_of, yes_or_no
-from qframe.errors import BadUrl, StoreFull
+from qframe.drivers.sql_backend import PREFIX, Backend, driver, shown_of, text_of, yes_or_no
+from qframe.errors import BadUrl, SchemaMismatch, StoreFull
 
 OLDEST_MARIADB: Final = (10, 6)
 OLDEST_MYSQL: Final = (8, 0)
@@ -31,6 +31,7 @@ _CONFLICTS: Final = (1213, 1205, 1020, 1062, 1412)
 _LOST: Final = (0, 1053, 1152, 1158, 1159, 1160, 1161, 1290, 1836, 1792, 1927, 2003, 2006, 2013,
                 2014, 2055, 4031)  # fmt: skip
 _NO_ROOM: Final = (3, 1021, 1114)
+_NO_TABLE: Final = 1146
 # "Got error 28 from storage engine": the number is the system's.
 _ENGINE: Final = 1030
 _NO_SPACE: Final = "error 28 "
@@ -112,8 +113,10 @@ class MariaDb(Backend):
         return _code(error) in _LOST
 
     def refusal(self, error: Exception) -> Exception | None:
-        """Disks that are full, users and databases that are not there, our own mistakes."""
+        """Disks that are full, users, databases and tables that are not there, our own mistakes."""
         code, text = _code(error), text_of(error)
+        if code == _NO_TABLE and PREFIX in text:
+            return SchemaMismatch(self.shown, 0)
         if code in _NO_ROOM or (code == _ENGINE and _NO_SPACE in text):
             return StoreFull(self.shown, text)
         if code in _REFUSED:

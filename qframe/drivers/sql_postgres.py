@@ -15,6 +15,7 @@ from sqlalchemy.engine.url import URL
 from sqlalchemy.pool import QueuePool
 
 from qframe.drivers.sql_backend import (
+    PREFIX,
     Backend,
     Listener,
     Values,
@@ -24,7 +25,7 @@ from qframe.drivers.sql_backend import (
     yes_or_no,
 )
 from qframe.drivers.sql_lists import list_writer_of
-from qframe.errors import BadUrl, StoreFull, StoreUnavailable
+from qframe.errors import BadUrl, SchemaMismatch, StoreFull, StoreUnavailable
 
 OLDEST: Final = 150000
 CHANNEL: Final = "qframe"
@@ -53,6 +54,7 @@ _SCHEMA_LOCK: Final = 0x71_66_72_61_6D_65  # "qframe"
 _SERIALIZATION, _DEADLOCK, _UNIQUE = "40001", "40P01", "23505"
 _LOST: Final = ("57P01", "57P02", "57P03", "57P05", "25P03", "25P04", "25006")
 _NO_ROOM: Final = ("53100",)
+_NO_TABLE: Final = "42P01"
 _REFUSED: Final = ("password authentication failed", "does not exist", "no pg_hba.conf entry",
                    "no password supplied", "permission denied", "invalid connection option",
                    "is not permitted to log in")  # fmt: skip
@@ -162,8 +164,10 @@ class Postgres(Backend):
         return state.startswith("08") or state in _LOST
 
     def refusal(self, error: Exception) -> Exception | None:
-        """Disks that are full, users and databases that are not there, our own mistakes."""
+        """Disks that are full, users, databases and tables that are not there, our own mistakes."""
         state, text = getattr(error, "sqlstate", None), text_of(error)
+        if state == _NO_TABLE and PREFIX in text:
+            return SchemaMismatch(self.shown, 0)
         if state in _NO_ROOM:
             return StoreFull(self.shown, text)
         if state == "42501" or (state is None and any(each in text for each in _REFUSED)):

@@ -12,11 +12,12 @@ from typing import Any, ClassVar, Final
 
 from sqlalchemy import create_engine, event
 from sqlalchemy.engine.url import URL
-from sqlalchemy.pool import PoolProxiedConnection
+from sqlalchemy.exc import InvalidatePoolError
+from sqlalchemy.pool import ConnectionPoolEntry, PoolProxiedConnection
 
 from qframe.drivers.file_changes import FileChanges
-from qframe.drivers.sql_backend import Backend, shown_of, yes_or_no
-from qframe.errors import BadUrl, StoreFull
+from qframe.drivers.sql_backend import PREFIX, Backend, shown_of, yes_or_no
+from qframe.errors import BadUrl, SchemaMismatch, StoreFull
 from qframe.forks import Forks
 
 BUSY_TIMEOUT_MS: Final = 30_000
@@ -25,6 +26,7 @@ BUSY_TIMEOUT_MS: Final = 30_000
 CACHE_KIB: Final = 32_768
 CHECKPOINT_PAGES: Final = 4000
 _AGAIN_MS: Final = 20
+_FILE: Final = "qframe.file"
 SYNCHRONOUS: Final = ("full", "normal")
 
 
@@ -66,6 +68,15 @@ class Sqlite(Backend):
             cursor.execute(f"PRAGMA cache_size=-{CACHE_KIB}")
             cursor.execute(f"PRAGMA wal_autocheckpoint={CHECKPOINT_PAGES}")
             cursor.close()
+
+        @event.listens_for(engine.pool, "connect")
+        def note_file(_: sqlite3.Connection, record: ConnectionPoolEntry) -> None:
+            record.info[_FILE] = _file_at(path)
+
+        @event.listens_for(engine.pool, "checkout")
+        def check_file(_: object, record: ConnectionPoolEntry, __: object) -> None:
+            if record.info[_FILE] != _file_at(path):
+                raise InvalidatePoolError("the file was replaced")  # the pool connects anew
 
     def writing(self) -> AbstractContextManager[Any]:
         """The lock of the file's writers in this process."""
@@ -137,9 +148,15 @@ class Sqlite(Backend):
         """
         return super().translated(error, unknown=unknown and not _is_full(error))
 
+    def birth(self) -> str:
+        """The file itself: another may be made under its name."""
+        return str(_file_at(self._path))
+
     def refusal(self, error: Exception) -> Exception | None:
-        """Full disks and files that are none."""
+        """Full disks, files that are none, and files that were deleted and begun anew."""
         text = str(error)
+        if f"no such table: {PREFIX}" in text:
+            return SchemaMismatch(self.shown, 0)
         if _is_full(error):
             return StoreFull(self.shown, text)
         if isinstance(error, sqlite3.DatabaseError) and "not a database" in text:
@@ -174,6 +191,10 @@ class SqliteWatch:
         with self._guard:
             if not self._is_open:
                 return 0, 0
+            connection = self._connection
+            if connection is not None and connection.info[_FILE] != _file_at(self._path):
+                connection.invalidate()
+                self._connection = None
             if self._connection is None:  # its numbers tell nothing of those before
                 self._connection = self._connect()
                 self._connections += 1
@@ -210,6 +231,15 @@ class SqliteWatch:
         connection, self._connection = self._connection, None
         if connection is not None:
             connection.invalidate()
+
+
+def _file_at(path: str) -> tuple[int, int] | None:
+    """The file that a path names now; a connection knows the one that it was opened with."""
+    try:
+        found = Path(path).stat()
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
 
 
 def _is_full(error: Exception) -> bool:

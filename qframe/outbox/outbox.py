@@ -19,7 +19,7 @@ from qframe.errors import BadOption, BadTopic
 from qframe.outbox.commits import CommitSignal
 from qframe.outbox.rows import KNOWN, LINES, OutboxStatements, line_of
 from qframe.outbox.transactions import OutboxTransaction, transaction_of
-from qframe.producing.outgoing import MessageOptions, Outgoing, outgoing
+from qframe.producing.outgoing import MessageOptions, Outgoing, outgoing, refuse_one_body
 from qframe.producing.producer import entry_of
 from qframe.stores.types import Entry
 from qframe.tables import DEFAULT_PREFIX, tables
@@ -273,6 +273,7 @@ class Outbox:
 
     def _encoded(self, topic: Topic | str, items: Iterable[Any]) -> list[dict[str, Any]]:
         """The rows of messages, all of them checked."""
+        refuse_one_body(items)
         whole, facts = self._topic(topic)
         token = new_token(self._clock)
         rows = []

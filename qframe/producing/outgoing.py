@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
-from typing import Any, TypedDict
+from typing import Any, Final, TypedDict
 
 import msgspec
 
-from qframe.errors import BadBody
+from qframe.errors import BadBody, BadOption
+from qframe.models import is_model
 from qframe.options.rules import refuse_unknown
+
+_ONE_BODY: Final = (str, bytes, bytearray, memoryview, Mapping)  # iterable, and never meant so
 
 
 class Outgoing(msgspec.Struct, gc=False, eq=False):
@@ -46,6 +49,20 @@ class Outgoing(msgspec.Struct, gc=False, eq=False):
     slot_basis: str | None = None
 
 
+def refuse_one_body(items: Any) -> None:
+    """Refuses what is one body where several are wanted.
+
+    Raises:
+        BadOption: if it is one, or cannot be iterated over.
+    """
+    is_one = isinstance(items, _ONE_BODY) or is_model(type(items))
+    if is_one or not isinstance(items, Iterable):
+        raise BadOption(
+            "items", items, "it is a single body, and publish_many takes several",
+            "give a list: [body]",
+        )  # fmt: skip
+
+
 class MessageOptions(TypedDict, total=False):
     """The keyword arguments of every `publish`; `Outgoing` tells what they mean."""
 
@@ -66,12 +83,13 @@ def outgoing(body: Any, options: MessageOptions) -> Outgoing:
 
     Raises:
         BadOption: if an option is not one of `MessageOptions`.
-        BadBody: if the body is an `Outgoing` already, which would be sent with key and all in it.
+        BadBody: if the body is an `Outgoing` already, or a list of some, which would be sent with
+            key and all in it.
     """
-    if isinstance(body, Outgoing):
+    if isinstance(body, Outgoing) or (type(body) is list and body and type(body[0]) is Outgoing):
         raise BadBody(
-            "body", body, "it is an Outgoing, which only publish_many accepts",
-            "publish its body, and pass key= and the other options beside it",
+            "body", body, "an Outgoing is for publish_many",
+            "use that, or publish its body, and pass key= and the other options beside it",
         )  # fmt: skip
     try:
         return Outgoing(body, **options)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import islice
 from operator import attrgetter
 from typing import Any, Final, Unpack
@@ -29,11 +29,10 @@ from qframe.errors import (
     StoreUnavailable,
     TopicFull,
 )
-from qframe.models import is_model
 from qframe.outcomes import Outcome, Published
 from qframe.producing.bulk import plain_entries
 from qframe.producing.catalog import TopicCatalog
-from qframe.producing.outgoing import MessageOptions, Outgoing, outgoing
+from qframe.producing.outgoing import MessageOptions, Outgoing, outgoing, refuse_one_body
 from qframe.retry import checked_times
 from qframe.stores.base import Publishing
 from qframe.stores.types import Entry, SlotsClosed
@@ -45,7 +44,6 @@ CLOSED_S: Final = 10.0
 LOOK_AGAIN_S: Final = 0.01
 MAX_PRIORITY: Final = 2**31 - 1
 _ID_OF: Final = attrgetter("id")
-_ONE_BODY: Final = (str, bytes, bytearray, memoryview, Mapping)  # iterable, and never meant so
 
 
 class Producer:
@@ -120,14 +118,7 @@ class Producer:
         size = self._batch if batch is None else batch
         if not isinstance(size, int) or isinstance(size, bool) or size < 1:
             raise BadOption("batch", batch, "it must be a whole number from 1", "use 500")
-        one = isinstance(items, _ONE_BODY) or is_model(type(items))
-        if one or not isinstance(items, Iterable):
-            raise BadOption(
-                "items",
-                items,
-                "it is a single body, and publish_many takes several",
-                "give a list: [body]",
-            )
+        refuse_one_body(items)
         found = self._catalog.resolve(topic)
         entries = self._entries(found, items, size)
         published: list[Published] = []

@@ -6,9 +6,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any, Final, NamedTuple, TypedDict
 
+import msgspec
+
 from qframe.codec import decode_body, encode_body, encode_headers
 from qframe.errors import BadBody, BadOption
+from qframe.options.rules import refuse_unknown
 from qframe.options.settings import Settings
+from qframe.producing.producer import entry_of
 from qframe.retry import checked_times
 from qframe.schedules.record import (
     GRACE_MS,
@@ -20,7 +24,7 @@ from qframe.schedules.record import (
     Template,
 )
 from qframe.schedules.timing import DstRule, Timing, checked_timing
-from qframe.topic import Topic, checked_key, checked_name, duration_ms
+from qframe.topic import Kind, Topic, checked_key, checked_name, duration_ms
 
 CATCH_UPS: Final = ("none", "latest", "all")
 OVERLAPS: Final = ("skip", "queue_one", "queue_all", "allow")
@@ -146,6 +150,32 @@ def checked_template(
         body=None if body is None else decode_body(encoded, None),
         headers=dict(headers or {}), tags=tags, priority=priority,
     )  # fmt: skip
+
+
+def fitted(schedule: Schedule, topic: Topic, *, now_ms: int, max_body: int) -> Schedule:
+    """The schedule for its topic: in an `ordered` one its name is its key, if it has none.
+
+    Raises:
+        BadInput: what the topic would refuse at the first tick.
+    """
+    if schedule.template.key is None and topic.kind is Kind.ORDERED:
+        template = msgspec.structs.replace(schedule.template, key=schedule.name)
+        schedule = msgspec.structs.replace(schedule, template=template)
+    local = schedule.timing.local(now_ms).isoformat()
+    message = schedule.template.message(schedule.name, local, schedule.message_id(now_ms))
+    entry_of(topic, message, "", "", max_body)
+    return schedule
+
+
+def refuse_unknown_options(options: Iterable[str]) -> None:
+    """Refuses what is no option of a schedule, with the one that may be meant.
+
+    Raises:
+        BadOption: if there is such a one.
+    """
+    for name in options:
+        if name not in ScheduleKeywords.__annotations__:
+            refuse_unknown("schedule option", name, ScheduleKeywords.__annotations__)
 
 
 def checked_rules(

@@ -21,16 +21,18 @@ from qframe.schedules.checked import (
     DeclaredSchedule,
     ScheduleKeywords,
     checked_schedule_name,
+    fitted,
     listed,
     moment_ms,
     new_schedule,
+    refuse_unknown_options,
 )
 from qframe.schedules.decision import with_due
 from qframe.schedules.preview import Preview, Tick, preview_of, tick_of
 from qframe.schedules.record import Schedule
 from qframe.schedules.records import TOPIC, RecordStore, ScheduleRecords
 from qframe.schedules.timing import DstRule, Timing, checked_timing
-from qframe.topic import Kind, Topic
+from qframe.topic import Topic
 
 MOST_BACKFILLED: Final = 10_000
 MOST_PREVIEWED: Final = 1000
@@ -312,20 +314,14 @@ class Schedules:
         Raises:
             BadInput: if it is not as `put` describes.
         """
+        refuse_unknown_options(options)
         now_ms = self._store.now_ms(TOPIC)
         found = self._catalog.resolve(topic)
         schedule = new_schedule(
             name, when, found.name, now_ms=now_ms, max_body=self._max_body, declared=declared,
             **options,
         )  # fmt: skip
-        if schedule.template.key is None and found.kind is Kind.ORDERED:
-            template = msgspec.structs.replace(schedule.template, key=schedule.name)
-            schedule = msgspec.structs.replace(schedule, template=template)
-        # What its topic would refuse is refused now, and not at its first tick.
-        local = schedule.timing.local(now_ms).isoformat()
-        message = schedule.template.message(schedule.name, local, schedule.message_id(now_ms))
-        self._producer.prepared(found, message)
-        return schedule
+        return fitted(schedule, found, now_ms=now_ms, max_body=self._max_body)
 
     def _known(self, name: str) -> Schedule:
         found = self.get(name)

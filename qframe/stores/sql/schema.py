@@ -28,9 +28,9 @@ from sqlalchemy import (
 from sqlalchemy.dialects import mysql, postgresql
 from sqlalchemy.types import TypeEngine
 
+from qframe.drivers.sql_backend import PREFIX
 from qframe.topic import MAX_KEY_BYTES, MAX_SLOTS
 
-PREFIX: Final = "qframe_"
 PER_TOPIC: Final = MAX_SLOTS
 ID: Final = 200
 NAME: Final = 64

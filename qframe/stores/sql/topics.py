@@ -88,7 +88,7 @@ class SqlTopics(SqlRole, Topics):
         ref = self._declared(topic.name)
         if ref is None:
             raise UnknownTopic(topic.name)
-        return str(ref.id)
+        return str(ref.id) + self._database.backend.birth()
 
     @override
     def sweep(self, topic: Topic, limit: int = 500) -> int:

@@ -184,6 +184,17 @@ def test_a_missing_import_of_the_modules_own_is_its_error(program: Program) -> N
     assert "its import failed at broken.py line 1" in ran.err
 
 
+@pytest.mark.parametrize("call", ["first.run()", "asyncio.run(first.arun())"])
+@pytest.mark.parametrize("processes", [(), ("--processes", "2")])
+def test_a_module_that_runs_its_app_as_it_is_imported_is_refused(
+    program: Program, call: str, processes: tuple[str, ...]
+) -> None:
+    program.write("shop.py", f"import asyncio\n{TWO}\n{call}\n")
+    said = program.refused("worker", "shop", *processes)
+    assert "run 'while its module is imported'" in said
+    assert 'call it under: if __name__ == "__main__"' in said
+
+
 def test_a_syntax_error_is_named_with_its_line(program: Program) -> None:
     program.write("broken.py", "x = 1\ndef f(:\n")
     ran = program.run("worker", "broken")

@@ -177,6 +177,9 @@ def test_a_wrong_message_leaves_the_transaction_as_it_was(engine: Engine) -> Non
                 outbox.publish(session, topic, body, **options)
         with pytest.raises(BadKey):
             outbox.publish_many(session, orders, [1, Outgoing(2, key="")])
+        for one in ({"number": 1}, "abc", b"ab", None):
+            with pytest.raises(BadOption, match="it is a single body"):
+                outbox.publish_many(session, "orders", one)  # type: ignore[arg-type]
         session.commit()
         assert session.scalars(select(bills.c.number)).all() == [1]
     assert outbox.pending() == 0

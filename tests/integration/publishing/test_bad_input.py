@@ -188,10 +188,20 @@ def test_one_body_is_not_taken_for_many(app: QFrame) -> None:
 def test_publish_names_an_option_that_it_has_not_and_takes_no_outgoing(app: QFrame) -> None:
     with pytest.raises(BadOption, match=r"option of publish 'keys'.* did you mean 'key'"):
         app.publish("stream", 1, keys="k")  # type: ignore[call-arg]
-    with pytest.raises(BadBody, match="it is an Outgoing, which only publish_many accepts"):
-        app.publish("stream", Outgoing(1, key="k"))
-    with app.buffered() as producer, pytest.raises(BadBody, match="it is an Outgoing"):
+    for body in (Outgoing(1, key="k"), [Outgoing(1, key="k")]):
+        with pytest.raises(BadBody, match="an Outgoing is for publish_many"):
+            app.publish("stream", body)
+    with app.buffered() as producer, pytest.raises(BadBody, match="an Outgoing is for"):
         producer.publish("stream", Outgoing(1, key="k"))
+    assert count(app) == 0
+
+
+def test_a_body_that_is_nested_too_deeply_even_to_be_shown_is_refused(app: QFrame) -> None:
+    body: Any = 1
+    for _ in range(3000):
+        body = {"a": body}
+    with pytest.raises(BadBody, match="body <dict>"):
+        app.publish("stream", body)
     assert count(app) == 0
 
 
@@ -318,6 +328,20 @@ def test_a_handler_that_asks_for_a_retry_in_a_million_years_ends_no_worker(app: 
     app.run(burst=True)
     [error] = died
     assert str(error).startswith("delay '365000000d': it is longer than 3000 years; use seconds")
+
+
+def test_a_schedule_that_its_topic_would_refuse_is_refused_where_it_is_declared(
+    app: QFrame,
+) -> None:
+    wrong: list[tuple[dict[str, Any], str]] = [
+        ({"priority": 5}, "of kind stream, which has no use for it"),
+        ({"catchup": "all"}, "did you mean 'catch_up'"),
+    ]
+    for options, match in wrong:
+        with pytest.raises(BadOption, match=match):
+            app.cron("every 1s", topic=Topic("events"), name="tick", **options)(lambda: None)
+        with pytest.raises(BadOption, match=match):
+            app.schedules.put("tick", "every 1s", topic=Topic("events"), **options)
 
 
 def test_an_app_without_consumers_does_not_run(app: QFrame) -> None:
