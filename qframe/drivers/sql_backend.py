@@ -120,7 +120,7 @@ class Backend(ABC):
         """Whether the connection is lost, so that an answer may be lost with it."""
 
     def birth(self) -> str:
-        """What tells a database from another that may have taken its place by name."""
+        """The database itself, told from another that may take its place under its name."""
         return ""
 
     @abstractmethod
