@@ -56,7 +56,7 @@ GUARDS: Final = [
     Mutant(
         "a worker that was just thawed begins a handler",
         "runtime/consume/engine.py",
-        "            if now_s() >= until_s or delivery not in present",
+        "            if began_s >= until_s or delivery not in present",
         "            if delivery not in present",
         UNIT + "test_certainty.py",
     ),

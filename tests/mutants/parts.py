@@ -29,7 +29,7 @@ PARTS: Final = [
     Mutant(
         "a pull hands out what was given back",
         "runtime/executors/pull_buffer.py",
-        "            self._waiting = deque(each for each in lying if not wanted(each.delivery))\n",
+        "            self._waiting = deque(each for each, is_wanted in lying if not is_wanted)\n",
         "",
         BUFFER,
     ),
