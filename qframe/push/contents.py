@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from hashlib import sha256
 from typing import Final, Literal, NamedTuple, cast
@@ -13,6 +14,8 @@ from qframe.runtime.handler.attempt import Attempt
 
 Events = Literal["binary", "structured", "batched"]
 EVENTS: Final = ("binary", "structured", "batched")
+# All but printable ASCII, and the blanks at both ends: a receiver takes those for the header's own.
+_ESCAPED: Final = re.compile(r"\A +| +\Z|[^ -~]|%")
 
 
 class PushContent(NamedTuple):
@@ -61,9 +64,5 @@ def _delivery(message: Message) -> Delivery:
 
 
 def _in_ascii(key: str) -> str:
-    """A key as the value of a header: other characters than printable ASCII as %XX of UTF-8."""
-    return "".join(
-        one if one.isascii() and one.isprintable() and one != "%"
-        else "".join(f"%{byte:02X}" for byte in one.encode())
-        for one in key
-    )  # fmt: skip
+    """A key as the value of a header: `%` and what no header can have as %XX of UTF-8."""
+    return _ESCAPED.sub(lambda found: "".join(f"%{byte:02X}" for byte in found[0].encode()), key)

@@ -7,6 +7,7 @@ from collections import defaultdict
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
 import pytest
 from cli_program import Program
@@ -48,6 +49,17 @@ def test_each_message_comes_signed_by_every_secret_with_its_bytes_as_published(
     assert found["raw"][1] == b"\x00\xff"
     assert "qframe-key" not in found["raw"][0]
     assert app.admin.lag(FEED, "partner") == 0
+
+
+def test_any_key_comes_and_can_be_read_from_its_header(app: QFrame, receiver: Receiver) -> None:
+    """A header has no blanks at its ends, and none but ASCII."""
+    keys = [" a", "a ", "  ", "\ta", "a b", "a\n", "a%20", "\u2028", "\x7f", " k\u00e4\r\n "]
+    push(app, FEED, "partner", receiver.url, secrets=OLD, private=True, max_attempts=1)
+    app.publish_many(FEED, [Outgoing(n, key=key) for n, key in enumerate(keys)])
+    app.run(drain=True)
+    found = {json.loads(body): headers["qframe-key"] for headers, body in receiver.got}
+    assert [unquote(found[n]) for n in sorted(found)] == keys
+    assert found[4] == "a b"
 
 
 def test_a_key_whose_receiver_fails_keeps_its_order_and_holds_no_other(
