@@ -16,7 +16,8 @@
   the rest; other headers of the message are not passed on. With `events=` it is a CloudEvent, or a
   list of them: then the consumer is one of batches.
 * A request ends in time however slowly its answer comes: each step of its connection has what is
-  left of it (`timed_connections`).
+  left of it (`timed_connections`), and the addresses of a host share that (`addresses`). Only the
+  look-up of a name has no end of ours.
 
 The answers:
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+import math
 import socket
 from collections.abc import Callable, Iterable
 from typing import Any, Final
@@ -10,6 +11,7 @@ from typing import Any, Final
 import httpcore2
 from typing_extensions import override
 
+from qframe.clock import Clock
 from qframe.errors import QFrameError
 
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
@@ -51,13 +53,24 @@ def resolved(host: str, port: int) -> list[str]:
 class CheckedAddresses(httpcore2.NetworkBackend):
     """Connects to addresses that were looked at, and to none of a host that has a private one.
 
+    The addresses of a host share the time there is for connecting: each one has its part of what
+    those before it have left.
+
     Args:
-        resolve: tells the addresses of a host; by default the system does.
+        network: opens the connections.
+        clock: measures what is left.
+        private: whether any address is allowed.
+        resolve: tells the addresses of a host; by default the system does, in its own time.
     """
 
-    def __init__(self, resolve: Resolve | None = None) -> None:
+    def __init__(
+        self, network: httpcore2.NetworkBackend, clock: Clock, *, private: bool,
+        resolve: Resolve | None = None,
+    ) -> None:  # fmt: skip
+        self._network = network
+        self._clock = clock
+        self._private = private
         self._resolve = resolve or resolved
-        self._network = httpcore2.SyncBackend()
 
     @override
     def connect_tcp(
@@ -68,22 +81,37 @@ class CheckedAddresses(httpcore2.NetworkBackend):
         local_address: str | None = None,
         socket_options: Iterable[httpcore2.SOCKET_OPTION] | None = None,
     ) -> httpcore2.NetworkStream:
+        until_s = self._clock.monotonic_s() + (math.inf if timeout is None else timeout)
+        addresses = self._addresses(host, port)
+        problem: Exception = httpcore2.ConnectError(f"{host} has no address")
+        for number, address in enumerate(addresses):
+            left_s = until_s - self._clock.monotonic_s()
+            if left_s <= 0:
+                raise httpcore2.ConnectTimeout("it has not let connect in time") from problem
+            share_s = None if timeout is None else left_s / (len(addresses) - number)
+            try:
+                return self._network.connect_tcp(
+                    address, port, share_s, local_address, socket_options
+                )
+            except (httpcore2.ConnectError, httpcore2.ConnectTimeout) as error:
+                problem = error
+        raise problem
+
+    def _addresses(self, host: str, port: int) -> list[str]:
+        """The addresses of a host, each of which may be connected to.
+
+        Raises:
+            ConnectError: if it has none.
+            AddressRefused: if one is not public, and has to be.
+        """
         try:
             addresses = self._resolve(host, port)
         except OSError as error:
             raise httpcore2.ConnectError(f"{host} has no address: {error}") from error
         for address in addresses:
-            if not is_public(address):
+            if not (self._private or is_public(address)):
                 raise AddressRefused(host, address)
-        problem: Exception = httpcore2.ConnectError(f"{host} has no address")
-        for address in addresses:
-            try:
-                return self._network.connect_tcp(
-                    address, port, timeout, local_address, socket_options
-                )
-            except (httpcore2.ConnectError, httpcore2.ConnectTimeout) as error:
-                problem = error
-        raise problem
+        return addresses
 
     @override
     def sleep(self, seconds: float) -> None:

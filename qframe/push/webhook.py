@@ -71,7 +71,7 @@ class Webhook:
         self._clock = clock
         self._terms = {"timeout": dict.fromkeys(("connect", "read", "write", "pool"), timeout_s)}
         self._limit = RequestEnd()
-        network = httpcore2.SyncBackend() if private else CheckedAddresses()
+        network = CheckedAddresses(httpcore2.SyncBackend(), clock, private=private)
         self._pool = httpcore2.ConnectionPool(
             max_connections=concurrency, keepalive_expiry=KEPT_S,
             network_backend=TimedConnections(network, self._limit, clock),

@@ -6,18 +6,44 @@ import base64
 import subprocess
 import sys
 from datetime import UTC, datetime
+from typing import Any, NoReturn
 
+import httpcore2
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from standardwebhooks import Webhook
+from typing_extensions import override
 
 from qframe import BadOption, BadUrl, QFrame
+from qframe.clock import SYSTEM_CLOCK, VirtualClock
 from qframe.push import push
-from qframe.push.addresses import AddressRefused, CheckedAddresses, is_public
+from qframe.push.addresses import AddressRefused, CheckedAddresses, Resolve, is_public
 from qframe.push.signatures import secrets_of, signature
 
 SECRET = "whsec_" + base64.b64encode(b"s" * 32).decode()
+
+
+class SilentNetwork(httpcore2.NetworkBackend):
+    """A network whose hosts do not answer, but for one that refuses; time passes by its clock."""
+
+    def __init__(self, clock: VirtualClock, refusing: str = "") -> None:
+        self.asked: dict[str, float] = {}
+        self._clock, self._refusing = clock, refusing
+
+    @override
+    def connect_tcp(
+        self, host: str, port: int, timeout: float | None = None, *_: Any, **__: Any
+    ) -> NoReturn:
+        self.asked[host] = timeout or 0.0
+        if host == self._refusing:
+            raise httpcore2.ConnectError("refused")
+        self._clock.advance(round(1000 * (timeout or 0.0)))
+        raise httpcore2.ConnectTimeout("timed out")
+
+
+def checked(resolve: Resolve) -> CheckedAddresses:
+    return CheckedAddresses(httpcore2.SyncBackend(), SYSTEM_CLOCK, private=False, resolve=resolve)
 
 
 @pytest.mark.parametrize(
@@ -45,7 +71,39 @@ def test_a_host_with_a_private_address_is_not_connected_to(answers: list[str]) -
         return answers
 
     with pytest.raises(AddressRefused, match=r"shop\.example has the address .*private=True"):
-        CheckedAddresses(resolve).connect_tcp("shop.example", 443, 1.0)
+        checked(resolve).connect_tcp("shop.example", 443, 1.0)
+
+
+@pytest.mark.parametrize("private", [False, True])
+def test_the_addresses_of_a_host_share_the_time_for_connecting(private: bool) -> None:
+    """The lookup takes 0.4 s of it, the second address refuses at once, the others are silent."""
+    clock = VirtualClock()
+    network = SilentNetwork(clock, refusing="8.8.8.8")
+
+    def resolve(host: str, port: int) -> list[str]:
+        clock.advance(400)
+        return ["1.1.1.1", "8.8.8.8", "9.9.9.9", "1.0.0.1"]
+
+    connections = CheckedAddresses(network, clock, private=private, resolve=resolve)
+    with pytest.raises(httpcore2.ConnectTimeout):
+        connections.connect_tcp("shop.example", 443, 2.0)
+    assert network.asked == pytest.approx(
+        {"1.1.1.1": 0.4, "8.8.8.8": 0.4, "9.9.9.9": 0.6, "1.0.0.1": 0.6}
+    )
+    assert clock.monotonic_s() == pytest.approx(2.0)
+
+
+def test_a_lookup_that_takes_all_the_time_leaves_none_for_connecting() -> None:
+    clock = VirtualClock()
+    network = SilentNetwork(clock)
+
+    def resolve(host: str, port: int) -> list[str]:
+        clock.advance(5000)
+        return ["1.1.1.1"]
+
+    with pytest.raises(httpcore2.ConnectTimeout):
+        CheckedAddresses(network, clock, private=False, resolve=resolve).connect_tcp("a", 443, 2.0)
+    assert network.asked == {}
 
 
 @pytest.mark.parametrize(
