@@ -48,6 +48,22 @@ class NeedRetry(Exception):
         return self.delay_ms is None and self.at_ms is None
 
 
+class NeedTime(NeedRetry):
+    """Raised by a handler of qframe's own that cannot go on: its message waits, uncounted.
+
+    It waits in this worker, its lane with it, and is handed to the handler again, however often. A
+    pause of its group, or the worker's end, gives it back.
+
+    Args:
+        why: a text for logs.
+        wait_s: how long it waits, in seconds.
+    """
+
+    def __init__(self, why: str, wait_s: float) -> None:
+        super().__init__(why)
+        self.wait_s = wait_s
+
+
 class Reject(Exception):
     """Raised by a handler for a message that no retry can help: it goes to dead at once."""
 

@@ -22,7 +22,8 @@
 The answers:
 
     2xx                     acknowledged
-    410                     the group is paused: the receiver wants no more. The message stays
+    410                     the group is paused: the receiver wants no more. The message stays, and
+                            no attempt is counted
     429, 503                tried again after `Retry-After`, else by the backoff
     any other, no answer    tried again by the backoff; redirects are not followed
 

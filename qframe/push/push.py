@@ -3,24 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from contextlib import suppress
 from typing import Final, Unpack
 
 from qframe.app.qframe import QFrame
 from qframe.clock import SYSTEM_CLOCK
-from qframe.errors import BadOption
+from qframe.errors import BadOption, StoreUnavailable
 from qframe.message import Message
 from qframe.options.batch import Batch
 from qframe.options.consumer import ConsumerKeywords, consumer_options
 from qframe.push.contents import EVENTS, Events, PushContent, batch_of, content_of
 from qframe.push.webhook import Webhook, WebhookGone
-from qframe.retry import NeedRetry
+from qframe.retry import NeedTime
 from qframe.topic import Topic
 
 AT_ONCE: Final = 8
 ANSWERED_WITHIN_S: Final = 20.0
 MOST_IN_BATCH: Final = 100
 BATCHED_WITHIN_S: Final = 0.05
-_AFTER_PAUSE_S: Final = 60.0
+_UNTIL_PAUSED_S: Final = 5.0  # workers hear of a pause within two
 
 
 def push(
@@ -76,8 +77,9 @@ def push(
         try:
             webhook.send(content)
         except WebhookGone as error:
-            app.admin.pause(topic, group, why=str(error))
-            raise NeedRetry(str(error), delay=_AFTER_PAUSE_S) from error
+            with suppress(StoreUnavailable):  # it is asked again, and says so again
+                app.admin.pause(topic, group, why=str(error))
+            raise NeedTime(str(error), _UNTIL_PAUSED_S) from error
 
     def send(message: Message) -> None:
         post(content_of(message, events))

@@ -10,9 +10,9 @@ import pytest
 from sqlalchemy import create_engine
 
 from qframe import Batch, DatabaseChecker, Message, NeedRetry, QFrame, Topic
+from qframe.retry import NeedTime
 
 TOPIC = Topic("orders", slots=1)
-Seen = list[tuple[int, int, bool]]
 STYLES = ("message", "batch", "async", "async batch")
 CHECKERS: dict[str, Callable[..., Any]] = {
     "unchecked": lambda engine: None,
@@ -20,26 +20,18 @@ CHECKERS: dict[str, Callable[..., Any]] = {
 }
 
 
-def look(message: Message, seen: Seen) -> None:
-    """Takes the message over the first time, and means to return plainly the second time."""
-    seen.append((message.attempt, message.local_retries, message.auto_ack))
-    if len(seen) == 1:
-        message.auto_ack = False
-        raise NeedRetry
-
-
-def handler_of(style: str, seen: Seen) -> Callable[..., Any]:
+def handler_of(style: str, look: Callable[[Message], None]) -> Callable[..., Any]:
     def handle(message: Message) -> None:
-        look(message, seen)
+        look(message)
 
     async def handle_soon(message: Message) -> None:
-        look(message, seen)
+        look(message)
 
     def handle_batch(messages: list[Message]) -> None:
-        look(messages[0], seen)
+        look(messages[0])
 
     async def handle_batch_soon(messages: list[Message]) -> None:
-        look(messages[0], seen)
+        look(messages[0])
 
     handlers = (handle, handle_batch, handle_soon, handle_batch_soon)
     return dict(zip(STYLES, handlers, strict=True))[style]
@@ -52,12 +44,46 @@ def test_a_message_that_was_taken_over_is_the_workers_again_when_its_handler_ask
 ) -> None:
     engine = create_engine(f"sqlite:///{tmp_path}/effects.db")
     app, seen = QFrame("model://"), []
+
+    def look(message: Message) -> None:
+        """Takes the message over the first time, and means to return plainly the second time."""
+        seen.append((message.attempt, message.local_retries, message.auto_ack))
+        if len(seen) == 1:
+            message.auto_ack = False
+            raise NeedRetry
+
     app.consumer(
         TOPIC, "g", idempotent_checker=CHECKERS[checker](engine),
         batch=Batch(1, 1) if "batch" in style else None,
-    )(handler_of(style, seen))  # fmt: skip
+    )(handler_of(style, look))  # fmt: skip
     with app:
         app.publish(TOPIC, 1, key="k")
         app.run(burst=True)
     engine.dispose()
     assert seen == [(1, 0, True), (1, 1, True)]
+
+
+@pytest.mark.parametrize("style", STYLES)
+@pytest.mark.parametrize("checker", CHECKERS)
+def test_a_message_may_wait_in_its_worker_as_often_as_it_has_to_and_no_attempt_is_counted(
+    tmp_path: Path, style: str, checker: str
+) -> None:
+    engine = create_engine(f"sqlite:///{tmp_path}/effects.db")
+    app, seen = QFrame("model://"), []
+
+    def wait(message: Message) -> None:
+        seen.append(message.attempt)
+        if len(seen) <= 5:
+            raise NeedTime("not yet", 0.01)
+
+    app.consumer(
+        TOPIC, "g", idempotent_checker=CHECKERS[checker](engine), max_attempts=1, local_retries=0,
+        batch=Batch(1, 1) if "batch" in style else None,
+    )(handler_of(style, wait))  # fmt: skip
+    with app:
+        app.publish(TOPIC, 1, key="k")
+        app.run(burst=True)
+        assert app.admin.lag(TOPIC, "g") == 0
+        assert list(app.admin.dead(TOPIC, "g")) == []
+    engine.dispose()
+    assert seen == [1] * 6

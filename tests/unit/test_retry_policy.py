@@ -70,9 +70,9 @@ def test_a_plain_need_retry_stays_in_the_worker_as_often_as_its_consumer_says(mo
 
 
 def test_the_pause_before_a_local_retry_doubles_up_to_five_seconds() -> None:
-    assert 0.025 <= pause_s(1) <= 0.05
-    assert 0.1 <= pause_s(3) <= 0.2
-    assert 2.5 <= pause_s(1_000_000) <= 5
+    assert 0.025 <= pause_s(NeedRetry(), 1) <= 0.05
+    assert 0.1 <= pause_s(NeedRetry(), 3) <= 0.2
+    assert 2.5 <= pause_s(NeedRetry(), 1_000_000) <= 5
 
 
 def test_an_error_is_summed_up_in_one_line_of_bounded_length() -> None:

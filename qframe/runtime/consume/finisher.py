@@ -228,7 +228,7 @@ class Finisher:
             self._policy.release([attempt])
         if is_local:
             attempt.retry_here(auto_ack=self._options.auto_ack)
-            self.set_aside([(attempt, pause_s(attempt.local_retries))])
+            self.set_aside([(attempt, pause_s(error, attempt.local_retries))])
             return
         try:  # another thread may settle it just now, or the store has taken it back
             self._acks.begin_ending(attempt)

@@ -13,7 +13,7 @@ from qframe.codec import legible
 from qframe.errors import BadEffectKey, UndecodableBody
 from qframe.message import Delivery
 from qframe.outcomes import Verdict
-from qframe.retry import Backoff, NeedRetry, Reject
+from qframe.retry import Backoff, NeedRetry, NeedTime, Reject
 from qframe.tracebacks import shortened
 
 FIRST_PAUSE_S: Final = 0.05
@@ -42,14 +42,18 @@ class Disposition(msgspec.Struct, gc=False, eq=False):
 
 def retries_locally(error: BaseException, local_retries: int, most: int) -> bool:
     """Whether the message stays in the worker and is handed to its handler again."""
+    if isinstance(error, NeedTime):
+        return True
     return isinstance(error, NeedRetry) and error.is_local and local_retries < most
 
 
-def pause_s(local_retries: int) -> float:
+def pause_s(error: BaseException, local_retries: int) -> float:
     """The pause before local retry number `local_retries` (from 1): 50 ms, doubling up to 5 s.
 
-    A random part of up to half is taken off.
+    A random part of up to half is taken off. An error that says how long has that pause.
     """
+    if isinstance(error, NeedTime):
+        return error.wait_s
     bound = min(MAX_PAUSE_S, FIRST_PAUSE_S * 2.0 ** min(local_retries - 1, 10))
     return bound * random.uniform(0.5, 1)  # noqa: S311 - jitter, no secret
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections import defaultdict
 from collections.abc import Callable
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
@@ -17,6 +18,7 @@ from standardwebhooks import Webhook
 from standardwebhooks.webhooks import WebhookVerificationError
 
 from qframe import Outgoing, QFrame, Topic
+from qframe.errors import StoreUnavailable
 from qframe.push import push
 
 pytestmark = pytest.mark.promise(3)
@@ -104,20 +106,56 @@ def test_a_receiver_says_when_it_may_be_asked_again(
     assert len(receiver.got) == 1
 
 
-def test_a_receiver_that_is_gone_pauses_its_group_and_keeps_the_message(
-    app: QFrame, receiver: Receiver, running: Callable[[], None]
+@pytest.mark.parametrize("mode", [None, "batched"])
+def test_a_receiver_that_is_gone_pauses_its_group_and_no_message_pays_an_attempt(
+    app: QFrame, receiver: Receiver, mode: Any
 ) -> None:
+    """Each message is on its last attempt, and many are in hand until the pause is noticed."""
     receiver.answer = lambda headers, body: (410, {})
-    push(app, FEED, "partner", receiver.url, secrets=OLD, private=True, backoff=QUICK)
-    app.publish(FEED, 1, key="k")
-    running()
-    eventually(lambda: "partner" in app.admin.holds(FEED))
-    [held] = app.admin.holds(FEED)["partner"]
+    push(
+        app, ORDERS, "partner", receiver.url, secrets=OLD, private=True, max_attempts=1,
+        events=mode,
+    )  # fmt: skip
+    app.publish_many(ORDERS, [Outgoing(n, key=f"k{n % 3}") for n in range(12)])
+    app.run(burst=True)
+    [held] = app.admin.holds(ORDERS)["partner"]
     assert held.key is None
     assert "answered 410" in str(held.why)
     assert "hidden" not in str(held.why)
-    eventually(lambda: len(app.admin.peek(FEED, "partner", states=["waiting"])) == 1)
+    assert list(app.admin.dead(ORDERS, "partner")) == []
+    assert app.admin.lag(ORDERS, "partner") == 12
     receiver.answer = lambda headers, body: (200, {})
+    receiver.got.clear()
+    app.admin.resume(ORDERS, "partner")
+    app.run(drain=True)
+    assert app.admin.lag(ORDERS, "partner") == 0
+    if mode is None:
+        assert {headers["qframe-attempt"] for headers, _ in receiver.got} == {"1"}
+        seen: dict[str, list[int]] = defaultdict(list)
+        for headers, body in receiver.got:
+            seen[headers["qframe-key"]].append(json.loads(body))
+        assert seen == {f"k{k}": list(range(k, 12, 3)) for k in range(3)}
+
+
+def test_a_group_that_could_not_be_paused_is_paused_when_its_receiver_says_so_again(
+    app: QFrame, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    receiver.answer = lambda headers, body: (410, {})
+    pause, asked = app.admin.pause, []
+
+    def first_away(*args: Any, **options: Any) -> None:
+        asked.append(args)
+        if len(asked) == 1:
+            raise StoreUnavailable("it is away")
+        pause(*args, **options)
+
+    monkeypatch.setattr(app.admin, "pause", first_away)
+    monkeypatch.setattr(import_module("qframe.push.push"), "_UNTIL_PAUSED_S", 0.05)
+    push(app, FEED, "p", receiver.url, secrets=OLD, private=True, max_attempts=1)
+    app.publish(FEED, 1, key="k")
+    app.run(burst=True)
+    assert "p" in app.admin.holds(FEED)
+    assert list(app.admin.dead(FEED, "p")) == []
 
 
 @pytest.mark.parametrize(
