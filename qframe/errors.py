@@ -54,7 +54,7 @@ class BadOption(BadInput):
 
 
 class BadUrl(BadInput):
-    """Raised when a store's or coordinator's URL cannot be used."""
+    """Raised when the URL of a store, a coordinator or a push cannot be used."""
 
 
 class BadModule(BadInput):

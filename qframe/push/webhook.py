@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import weakref
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
@@ -25,6 +26,7 @@ MOST_READ: Final = 65_536
 _GONE: Final = 410
 _LATER: Final = (429, 503)
 _SHOWN: Final = 200
+_VISIBLE: Final = re.compile("[!-~]+")
 
 
 class WebhookRefused(QFrameError):
@@ -97,6 +99,8 @@ class Webhook:
         }
         try:
             status, answered, text = self._post(headers, content.body)
+        except (httpcore2.LocalProtocolError, TypeError, ValueError) as error:
+            raise WebhookRefused(self.shown, f"cannot be sent this: {error}") from error
         except (
             httpcore2.NetworkError,
             httpcore2.ProtocolError,
@@ -165,14 +169,20 @@ def _checked(url: str, *, private: bool) -> str:
         return BadUrl("url", shown or "…", why, remedy)
 
     shown = ""
+    if not _VISIBLE.fullmatch(url):  # before it is split, which drops some of them
+        raise refuse(
+            "it is no URL: it is empty, or has a blank, or another character than visible ASCII",
+            "write those as %XX, and in a host's name as in xn--bcher-kva.example",
+        )
     try:
         parts = urlsplit(url)
         host, port = parts.hostname, parts.port
+        (host or "").encode("idna")  # as it is when its address is looked up
     except ValueError as error:
         raise refuse(
             f"it is no URL ({error})", "name one such as https://example.com/hook"
         ) from error
-    if not host or parts.scheme not in ("http", "https"):
+    if not host or port == 0 or parts.scheme not in ("http", "https"):
         raise refuse("it is no URL of a web server", "name one such as https://example.com/hook")
     shown = f"{parts.scheme}://{f'[{host}]' if ':' in host else host}{f':{port}' if port else ''}"
     if parts.username is not None or parts.password is not None:

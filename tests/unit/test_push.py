@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import socket
 import subprocess
 import sys
 from datetime import UTC, datetime
@@ -17,8 +18,10 @@ from typing_extensions import override
 
 from qframe import BadOption, BadUrl, QFrame
 from qframe.clock import SYSTEM_CLOCK, VirtualClock
-from qframe.push import push
+from qframe.push import Webhook as Receiving
+from qframe.push import WebhookRefused, push
 from qframe.push.addresses import AddressRefused, CheckedAddresses, Resolve, is_public
+from qframe.push.contents import PushContent
 from qframe.push.signatures import secrets_of, signature
 
 SECRET = "whsec_" + base64.b64encode(b"s" * 32).decode()
@@ -111,6 +114,11 @@ def test_a_lookup_that_takes_all_the_time_leaves_none_for_connecting() -> None:
     [
         ("", "no URL"), ("shop.example/hook", "no URL"), ("ftp://shop.example/", "no URL"),
         ("https://", "no URL"), ("https://shop.example:99999/", "no URL"),
+        ("https://shop.example/\u00e9", "no URL"), ("https://shop.example/a b", "no URL"),
+        ("https://b\u00fccher.example/", "no URL"), ("https://exa mple.com/", "no URL"),
+        ("https://shop.example/\r\nx: y", "no URL"), ("https://shop.\texample/", "no URL"),
+        ("https://shop.example/\n", "no URL"), ("https://shop..example/", "no URL"),
+        (f"https://{'a' * 64}.example/", "no URL"), ("https://shop.example:0/", "no URL"),
         ("https://[::1/", "no URL"), ("http://shop.example/hook", "read on their way"),
         ("https://me:secret@shop.example/", "has a user in it"),
         ("https://127.0.0.1/", "not a public address"), ("https://[::1]/", "not a public address"),
@@ -142,6 +150,17 @@ def test_it_needs_no_package_of_the_web() -> None:
     code = f"import sys; {hidden}; import qframe.push"
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert ran.returncode == 0, ran.stderr
+
+
+@pytest.mark.parametrize("value", ["text/plain; x=\u00fc", " text/plain", "a\r\nb: c"])
+def test_a_header_that_cannot_be_sent_is_an_error_of_ours(value: str) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        url = f"http://127.0.0.1:{server.getsockname()[1]}/hook"
+        webhook = Receiving(
+            url, SECRET, timeout_s=5, concurrency=1, private=True, clock=SYSTEM_CLOCK
+        )
+        with pytest.raises(WebhookRefused, match="cannot be sent this: "):
+            webhook.send(PushContent("m", {"content-type": value}, b"{}"))
 
 
 def test_a_text_may_hold_several_secrets() -> None:
