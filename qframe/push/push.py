@@ -69,8 +69,8 @@ def push(
         raise BadOption("batch", options["batch"], why, 'add events="batched", or leave it out')
     checked = consumer_options(**options)
     webhook = Webhook(
-        url, secrets, timeout_s=checked.timeout or ANSWERED_WITHIN_S, concurrency=checked.threads,
-        private=private, clock=SYSTEM_CLOCK,
+        url, secrets, timeout_s=checked.timeout or ANSWERED_WITHIN_S, private=private,
+        clock=SYSTEM_CLOCK,
     )  # fmt: skip
 
     def post(content: PushContent) -> None:

@@ -50,7 +50,6 @@ class Webhook:
         url: where they are sent.
         secrets: what they are signed with, as of `secrets_of`.
         timeout_s: how long a request may take, in seconds.
-        concurrency: how many requests are open at once at most.
         private: whether any address, and `http`, is allowed.
         clock: the time of signatures.
 
@@ -63,19 +62,20 @@ class Webhook:
     """
 
     def __init__(
-        self, url: str, secrets: str | Iterable[str], *, timeout_s: float, concurrency: int,
-        private: bool, clock: Clock,
+        self, url: str, secrets: str | Iterable[str], *, timeout_s: float, private: bool,
+        clock: Clock,
     ) -> None:  # fmt: skip
         self.shown: str = _checked(url, private=private)
         self._url = url
         self._secrets = secrets_of(secrets)
         self._timeout_s = timeout_s
         self._clock = clock
-        self._terms = {"timeout": dict.fromkeys(("connect", "read", "write", "pool"), timeout_s)}
+        self._terms = {"timeout": dict.fromkeys(("connect", "read", "write"), timeout_s)}
         self._limit = RequestEnd()
         network = CheckedAddresses(httpcore2.SyncBackend(), clock, private=private)
+        # Whoever sends has a thread for it, and how many there are may be tuned: no other bound.
         self._pool = httpcore2.ConnectionPool(
-            max_connections=concurrency, keepalive_expiry=KEPT_S,
+            max_connections=None, keepalive_expiry=KEPT_S,
             network_backend=TimedConnections(network, self._limit, clock),
         )  # fmt: skip
         weakref.finalize(self, self._pool.close)

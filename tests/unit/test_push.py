@@ -156,9 +156,7 @@ def test_it_needs_no_package_of_the_web() -> None:
 def test_a_header_that_cannot_be_sent_is_an_error_of_ours(value: str) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         url = f"http://127.0.0.1:{server.getsockname()[1]}/hook"
-        webhook = Receiving(
-            url, SECRET, timeout_s=5, concurrency=1, private=True, clock=SYSTEM_CLOCK
-        )
+        webhook = Receiving(url, SECRET, timeout_s=5, private=True, clock=SYSTEM_CLOCK)
         with pytest.raises(WebhookRefused, match="cannot be sent this: "):
             webhook.send(PushContent("m", {"content-type": value}, b"{}"))
 

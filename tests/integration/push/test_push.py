@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 from collections import defaultdict
 from collections.abc import Callable
 from importlib import import_module
@@ -156,6 +157,24 @@ def test_a_group_that_could_not_be_paused_is_paused_when_its_receiver_says_so_ag
     app.run(burst=True)
     assert "p" in app.admin.holds(FEED)
     assert list(app.admin.dead(FEED, "p")) == []
+
+
+def test_as_many_requests_are_open_at_once_as_there_are_threads_by_tuning(
+    app: QFrame, receiver: Receiver
+) -> None:
+    together = threading.Barrier(4)
+
+    def answer(headers: dict[str, str], body: bytes) -> Answer:
+        together.wait(20)
+        return 200, {}
+
+    receiver.answer = answer
+    push(app, FEED, "p", receiver.url, secrets=OLD, private=True, max_attempts=1, threads=1)
+    app.publish_many(FEED, [Outgoing(n, key=f"k{n}") for n in range(4)])
+    app.admin.tune(FEED, "p", threads=4)
+    app.run(drain=True)
+    assert list(app.admin.dead(FEED, "p")) == []
+    assert app.admin.lag(FEED, "p") == 0
 
 
 @pytest.mark.parametrize(
