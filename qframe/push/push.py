@@ -73,10 +73,14 @@ def push(
         clock=SYSTEM_CLOCK,
     )  # fmt: skip
 
+    name = topic if isinstance(topic, str) else topic.name
+
     def post(content: PushContent) -> None:
         try:
             webhook.send(content)
         except WebhookGone as error:
+            if app.events:
+                app.events.emit("receiver.gone", topic=name, group=group, error=error)
             with suppress(StoreUnavailable):  # it is asked again, and says so again
                 app.admin.pause(topic, group, why=str(error))
             raise NeedTime(str(error), _UNTIL_PAUSED_S) from error

@@ -36,6 +36,16 @@ class WebhookRefused(QFrameError):
         super().__init__(f"{receiver} {why}")
 
 
+class WebhookUnavailable(NeedRetry, QFrameError):
+    """Raised when a receiver says when it may be asked again: its delivery is tried then."""
+
+    def __init__(self, receiver: str, status: int, wait_s: float) -> None:
+        super().__init__(
+            f"{receiver} answered {status}: it wants to be asked again in {wait_s:g} s",
+            delay=wait_s,
+        )
+
+
 class WebhookGone(QFrameError):
     """Raised when a receiver says that it wants no more."""
 
@@ -86,7 +96,7 @@ class Webhook:
         Raises:
             WebhookRefused: if it has not.
             AddressRefused: if it is at an address to which nothing may be sent.
-            NeedRetry: if it says when it may be asked again.
+            WebhookUnavailable: if it says when it may be asked again.
             WebhookGone: if it wants no more.
         """
         at_s = self._clock.now_ms() // 1000
@@ -139,7 +149,7 @@ class Webhook:
             status in _LATER
             and (wait_s := self._wait_s(headers.get("retry-after", ""))) is not None
         ):
-            raise NeedRetry(f"{self.shown} answered {status}", delay=wait_s)
+            raise WebhookUnavailable(self.shown, status, wait_s)
         first = text.partition("\n")[0].strip()
         raise WebhookRefused(self.shown, f"answered {status}{': ' if first else ''}{first}")
 

@@ -54,6 +54,7 @@ _LEVELS: Final = {
     "consumer.resumed": "info",
     "consumer.held": "info",
     "consumer.tripped": "error",
+    "receiver.gone": "error",
     "consumer.probing": "info",
     "consumer.recovered": "info",
     "delivery.failed": "warning",

@@ -46,7 +46,8 @@ class Receiver:
                 """Says nothing."""
 
         self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.url = f"http://127.0.0.1:{self.server.server_port}/hook?token=hidden"
+        self.shown = f"http://127.0.0.1:{self.server.server_port}"
+        self.url = f"{self.shown}/hook?token=hidden"
         self._thread = threading.Thread(target=self.server.serve_forever, args=(0.05,))
 
     def verify(self, headers: dict[str, str], body: bytes) -> None:

@@ -21,11 +21,21 @@ from standardwebhooks.webhooks import WebhookVerificationError
 from qframe import Outgoing, QFrame, Topic
 from qframe.errors import StoreUnavailable
 from qframe.push import push
+from qframe.telemetry.facts import facts_shown
 
 pytestmark = pytest.mark.promise(3)
 
 ORDERS = Topic("orders", kind="ordered", slots=2)
 FEED = Topic("feed", slots=2)
+
+
+def lines_of(app: QFrame, event: str) -> list[dict[str, Any]]:
+    """What the log says of an event; it grows while an app runs."""
+    told: list[dict[str, Any]] = []
+    app.events.listen(
+        lambda name, facts: told.append(facts_shown(facts)) if name == event else None
+    )
+    return told
 
 
 def test_each_message_comes_signed_by_every_secret_with_its_bytes_as_published(
@@ -96,6 +106,7 @@ def test_a_receiver_says_when_it_may_be_asked_again(
     receiver.answer = lambda headers, body: (status, {"retry-after": "3000"})
     push(app, FEED, "partner", receiver.url, secrets=OLD, private=True, backoff=QUICK)
     published = app.publish(FEED, 1, key="k")
+    told = lines_of(app, "delivery.retried")
     running()
 
     def waits_s() -> list[float]:
@@ -105,6 +116,10 @@ def test_a_receiver_says_when_it_may_be_asked_again(
 
     eventually(lambda: [2000 < each <= 3000 for each in waits_s()] == [True])
     assert len(receiver.got) == 1
+    words = f"{receiver.shown} answered {status}: it wants to be asked again in 3000 s"
+    assert [one["error"] for one in told] == [words]
+    [waiting] = app.admin.peek(FEED, "partner", states=["waiting"])
+    assert words in str(waiting.error)
 
 
 @pytest.mark.parametrize("mode", [None, "batched"])
@@ -118,7 +133,12 @@ def test_a_receiver_that_is_gone_pauses_its_group_and_no_message_pays_an_attempt
         events=mode,
     )  # fmt: skip
     app.publish_many(ORDERS, [Outgoing(n, key=f"k{n % 3}") for n in range(12)])
+    told = lines_of(app, "receiver.gone")
     app.run(burst=True)
+    words = f"{receiver.shown} answered 410: it wants no more messages"
+    assert {(one["topic"], one["group"], one["error"]) for one in told} == {
+        ("orders", "partner", words)
+    }
     [held] = app.admin.holds(ORDERS)["partner"]
     assert held.key is None
     assert "answered 410" in str(held.why)
