@@ -32,11 +32,11 @@ time, up to a minute; other schedules go on.
 
 **Late ticks.** A tick is late if nobody has looked at it for a minute. `catch_up` says which of the
 late ones fire: none, the latest, or all that are not older than `window`; the rest are *missed*.
-While the message of the tick before is not settled, `overlap` decides: `allow` publishes all the
-same, `skip` passes the tick over (*skipped*), `queue_one` and `queue_all` hold 1 or 1,000 ticks
-back, and a tick without room is *dropped*. A message is settled once no group has it to do: it is
-looked up by its key and id, in a stream by the offset that the leader has noted behind 3. All three
-are counted in the record, and told as events.
+Ticks that are not late all fire. While the message of the tick before is not settled, `overlap`
+decides: `allow` publishes all the same, `skip` passes the tick over (*skipped*), `queue_one` and
+`queue_all` hold 1 or 1,000 ticks back, and a tick without room is *dropped*. A message is settled
+once no group has it to do: it is looked up by its key and id, in a stream by the offset that the
+leader has noted behind 3. All three are counted in the record, and told as events.
 
 `timing` says which moments are ticks; `record` is what is kept, `checked` what may be; `records`
 reads and writes it; `decision` and `leader` are the steps above; `verbs` is `app.schedules`;

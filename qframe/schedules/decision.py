@@ -97,16 +97,16 @@ def _caught_up(schedule: Schedule, after_ms: int, horizon_ms: int) -> _TickTally
     if first is None:
         return _TickTally([], 0, horizon_ms)
     missed = 0
-    if first <= horizon_ms - GRACE_MS:
-        oldest_ms = max(after_ms, horizon_ms - rules.window_ms)
-        if rules.catch_up == "latest":
-            last = timing.last_until(horizon_ms, oldest_ms)
-            missed = _count(timing, after_ms, horizon_ms if last is None else last - 1)
-            return _TickTally([] if last is None else [last], missed, horizon_ms)
+    late_ms = horizon_ms - GRACE_MS
+    if first <= late_ms:
+        passed_ms = max(after_ms, horizon_ms - rules.window_ms)
         if rules.catch_up == "none":
-            oldest_ms = horizon_ms - GRACE_MS
-        missed = _count(timing, after_ms, oldest_ms)
-        after_ms = oldest_ms
+            passed_ms = late_ms
+        elif rules.catch_up == "latest":
+            last = timing.last_until(late_ms, passed_ms)
+            passed_ms = late_ms if last is None else last - 1
+        missed = _count(timing, after_ms, passed_ms)
+        after_ms = passed_ms
     ticks = list(islice(timing.ticks(after_ms, horizon_ms), MOST_AT_ONCE))
     return _TickTally(ticks, missed, ticks[-1] if len(ticks) == MOST_AT_ONCE else horizon_ms)
 

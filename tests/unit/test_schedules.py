@@ -141,7 +141,7 @@ def test_without_a_body_it_names_schedule_and_tick(scene: Scene) -> None:
     ("catch_up", "fires", "missed"),
     [
         ("none", ["2026-03-27T15:00:00Z"], 2),
-        ("latest", ["2026-03-27T15:00:00Z"], 2),
+        ("latest", ["2026-03-27T14:00:00Z", "2026-03-27T15:00:00Z"], 1),
         ("all", ["2026-03-27T13:00:00Z", "2026-03-27T14:00:00Z", "2026-03-27T15:00:00Z"], 0),
     ],
 )
@@ -155,6 +155,40 @@ def test_late_ticks_are_caught_up_with_as_asked(
     assert scene.ticks() == fires
     assert scene.count("schedule.missed") == missed
     assert scene.of("hourly").progress.missed == missed
+
+
+@pytest.mark.parametrize(
+    ("catch_up", "window", "fired", "missed"),
+    [
+        ("none", "1d", 24, 7), ("latest", "1d", 25, 6), ("all", "1d", 31, 0),
+        ("latest", "70s", 25, 6), ("all", "70s", 26, 5), ("latest", "1m", 24, 7),
+        ("all", "1m", 24, 7),
+    ],
+)  # fmt: skip
+def test_ticks_that_are_not_late_fire_under_each_rule(
+    scene: Scene, catch_up: Any, window: str, fired: int, missed: int
+) -> None:
+    """Nobody leads for 95 s: 7 ticks are late by then, and 12 are not."""
+    scene.schedules.put(
+        "often", "every 5s", topic=ORDERS, catch_up=catch_up, window=window, overlap="allow"
+    )
+    scene.run(seconds=60)
+    scene.pass_time(95)
+    scene.settle(scene.new_leader())
+    progress = scene.of("often").progress
+    assert (progress.fired, progress.missed) == (fired, missed)
+    assert scene.count("schedule.missed") == missed
+    assert len(scene.ids()) == fired
+
+
+def test_of_many_late_ticks_the_latest_fires_and_each_tick_is_fired_or_missed(
+    scene: Scene,
+) -> None:
+    scene.schedules.put("seconds", "every 1s", topic=ORDERS, catch_up="latest")
+    scene.pass_time(1000)
+    scene.settle()
+    progress = scene.of("seconds").progress
+    assert (progress.fired, progress.missed) == (61, 939)
 
 
 @pytest.mark.parametrize(("catch_up", "fired"), [("none", 0), ("latest", 1), ("all", 24)])
