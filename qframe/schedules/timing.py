@@ -31,6 +31,8 @@ _SECOND: Final = timedelta(seconds=1)
 _MINUTE_MS: Final = 60_000
 _QUARTER_MS: Final = 15 * _MINUTE_MS  # of an hour: clocks change at quarters
 _LAST_YEAR: Final = 2200
+ENDS_MS: Final = round(datetime(_LAST_YEAR + 1, 1, 1, tzinfo=UTC).timestamp()) * 1000
+"""No tick comes at that moment or later."""
 _NICKNAMES: Final = {
     "@yearly": "0 0 1 1 *", "@annually": "0 0 1 1 *", "@monthly": "0 0 1 * *",
     "@weekly": "0 0 * * 0", "@daily": "0 0 * * *", "@midnight": "0 0 * * *",
@@ -130,13 +132,14 @@ class Timing(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     def _all(self, after_ms: int) -> Iterator[int]:
         """The ticks after a moment, those that are excluded too."""
+        if after_ms >= ENDS_MS:
+            return
         interval = _EVERY.fullmatch(self.when)
         if interval is not None:
             step_ms, phase_ms = (duration_ms(each or "0s", "when") for each in interval.groups())
             tick_ms = phase_ms + ((after_ms - phase_ms) // step_ms + 1) * step_ms
-            while True:
-                yield tick_ms
-                tick_ms += step_ms
+            yield from range(tick_ms, ENDS_MS, step_ms)
+            return
         zone = zone_of(self.tz)
         moments = _literal if self.dst == "literal" else _debian
         for moment in moments(self.cron or "", after_ms, zone):

@@ -31,7 +31,7 @@ from qframe.schedules.decision import with_due
 from qframe.schedules.preview import Preview, Tick, preview_of, tick_of
 from qframe.schedules.record import Schedule
 from qframe.schedules.records import TOPIC, RecordStore, ScheduleRecords
-from qframe.schedules.timing import DstRule, Timing, checked_timing
+from qframe.schedules.timing import ENDS_MS, DstRule, Timing, checked_timing
 from qframe.topic import Topic
 
 MOST_BACKFILLED: Final = 10_000
@@ -98,7 +98,7 @@ class Schedules:
                   body `{tick}` is the tick's local time; without a body it is a dict of `schedule`
                   and `tick`. In an `ordered` topic the key is the schedule's name without one.
                 - `catch_up`: which ticks fire that nobody looked at for a minute or more: "none",
-                  the "latest", or "all"; and `window`, how old they may be.
+                  the "latest", or "all"; and `window`, how old they may be, from "1m" to "366d".
                 - `overlap`: what a tick does while the message before is not settled: "allow",
                   "skip", "queue_one" or "queue_all". A message is settled once each group that
                   there is has settled it.
@@ -217,14 +217,16 @@ class Schedules:
         fired. The same range again within the topic's `dedupe_window` publishes nothing twice.
 
         Raises:
-            BadOption: if there is none of this name, these are no times, `until` is to come, or
-                there are over 10,000 ticks.
+            BadOption: if there is none of this name, these are no times, `since` is after `until`,
+                `until` is to come, or there are over 10,000 ticks.
             QFrameError: as `publish_many`.
         """
         schedule = self._known(name)
         since_ms, until_ms = moment_ms(since, "since"), moment_ms(until, "until")
         if until_ms > self._store.now_ms(TOPIC) + 1000:
             raise BadOption("until", str(until), "it is to come", "give a time that is over")
+        if since_ms > until_ms:
+            raise BadOption("since", str(since), f"it is after until, {until}", "exchange them")
         timing = schedule.timing
         found = timing.ticks(since_ms - 1, until_ms - 1)
         ticks = list(islice(found, MOST_BACKFILLED + 1))
@@ -262,7 +264,8 @@ class Schedules:
 
         Raises:
             BadOption: if there is none of this name, neither or both of `name` and `when` are
-                given, or one is wrong.
+                given, or one is wrong, or `after` is beyond the year 2200, the last of all
+                schedules.
         """
         if (name is None) == (when is None):
             raise BadOption("name", name, f"when={when!r} is given", "give one of the two")
@@ -270,6 +273,10 @@ class Schedules:
             raise BadOption("count", count, f"it must be from 1 to {MOST_PREVIEWED}", "use 10")
         now_ms = self._store.now_ms(TOPIC)
         after_ms = now_ms if after is None else moment_ms(after, "after")
+        if after_ms >= ENDS_MS:
+            raise BadOption(
+                "after", str(after), "no schedule ticks after 2200", "name an earlier time"
+            )
         if name is not None:
             timing = self._known(name).timing
         else:

@@ -297,6 +297,34 @@ def test_it_runs_now_and_makes_up_for_a_range(scene: Scene) -> None:
         scene.schedules.backfill("hourly", 0, since)
 
 
+def test_a_range_whose_end_comes_first_is_refused(scene: Scene) -> None:
+    scene.schedules.put("hourly", "0 * * * *", topic=ORDERS)
+    since, until = datetime(2026, 3, 2, tzinfo=UTC), datetime(2026, 3, 1, tzinfo=UTC)
+    for dry_run in (False, True):
+        with pytest.raises(BadOption, match="it is after until, 2026-03-01"):
+            scene.schedules.backfill("hourly", since, until, dry_run=dry_run)
+    assert scene.ids() == []
+
+
+@pytest.mark.parametrize("when", ["every 1h", "0 9 * * *", "@yearly"])
+@pytest.mark.parametrize("zone", ["UTC", "Pacific/Kiritimati", "America/New_York"])
+def test_no_schedule_ticks_after_the_year_2200(scene: Scene, when: str, zone: str) -> None:
+    far = [datetime(year, 12, 31, 23, 59, tzinfo=UTC) for year in (2201, 9998, 9999)]
+    for after in far:
+        with pytest.raises(BadOption, match="no schedule ticks after 2200"):
+            scene.schedules.preview(when=when, tz=zone, after=after)
+        with pytest.raises(BadOption, match="no tick is to come"):
+            scene.schedules.put("far", when, topic=ORDERS, tz=zone, start=after)
+    scene.schedules.put("near", when, topic=ORDERS, tz=zone, end=far[-1])
+    last = scene.schedules.preview("near", after=datetime(2200, 12, 1, tzinfo=UTC), count=1000)
+    assert all(each.utc < "2201" for each in last.ticks)
+
+
+def test_an_interval_of_centuries_ticks_up_to_the_year_2200(scene: Scene) -> None:
+    seen = scene.schedules.preview(when="every 36500d", count=1000)
+    assert [each.utc[:4] for each in seen.ticks] == ["2069", "2169"]
+
+
 def test_a_topic_that_is_full_holds_up_its_own_schedules_alone(scene: Scene) -> None:
     small = Topic("small", kind="ordered", slots=1, max_length=2)
     scene.store.declare(small)
