@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from typing import Annotated, Final
 
 import typer
@@ -58,10 +59,11 @@ def console(
         danger="look into the store",
         remedy=f"set {TOKEN_VARIABLE}, or name --user-header of a proxy, or serve 127.0.0.1",
     )  # fmt: skip
-    # Loaded here, since no other command needs it, and it is an extra.
+    # Loaded here, since few other commands need them, and they are an extra.
     import uvicorn
 
     from qframe.web import console as console_of
+    from qframe.web.gateway.serving import bound_socket
 
     outboxes = [outbox for each in apps_of(modules) for outbox in each.outboxes] if modules else []
     with target.opened() as app:
@@ -70,11 +72,13 @@ def console(
             prefix=prefix, environment=environment, outboxes=outboxes,
         )  # fmt: skip
         stop = log_events(app.events, app.settings, level="info")
-        say_aside(f"the console is at {address.url()}{prefix}/")
+        config = uvicorn.Config(
+            served, log_level="warning", access_log=False, proxy_headers=False,
+            server_header=False, lifespan="off",
+        )  # fmt: skip
         try:
-            uvicorn.run(
-                served, host=address.bound, port=address.port, log_level="warning",
-                access_log=False, proxy_headers=False, server_header=False, lifespan="off",
-            )  # fmt: skip
+            with bound_socket(address.bound, address.port) as bound, suppress(KeyboardInterrupt):
+                say_aside(f"the console is at {address.url()}{prefix}/")
+                uvicorn.Server(config).run(sockets=[bound])
         finally:
             stop()
