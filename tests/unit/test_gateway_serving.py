@@ -1,11 +1,149 @@
-"""How the gateway listens."""
+"""How the gateway listens, and how long it waits for what clients send."""
 
 from __future__ import annotations
 
 import asyncio
 import socket
+from asyncio import StreamReader, StreamWriter
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager, suppress
 
-from qframe.web.gateway.serving import bound_socket
+import h11
+import pytest
+import uvicorn
+from starlette.types import Receive, Scope, Send
+
+from qframe.web.gateway import serving
+from qframe.web.gateway.serving import TimedConnection, bound_socket
+
+HOST = b"Host: h\r\n"
+WHOLE = b"GET / HTTP/1.1\r\n" + HOST + b"\r\n"
+UNFINISHED = b"POST / HTTP/1.1\r\n" + HOST + b"Content-Length: 1000000\r\n\r\n"
+LONG_S = 600.0
+
+Dialogue = Callable[[StreamReader, StreamWriter], Awaitable[None]]
+
+
+async def refusing(scope: Scope, receive: Receive, send: Send) -> None:
+    """Replies without a look at the body, as to a caller who is not known."""
+    headers = [(b"content-length", b"2")]
+    await send({"type": "http.response.start", "status": 401, "headers": headers})
+    await send({"type": "http.response.body", "body": b"no"})
+
+
+def talk(dialogue: Dialogue) -> None:
+    """Has a dialogue with a server whose connections are timed."""
+
+    async def run() -> None:
+        async with connected() as (reader, writer), asyncio.timeout(60):
+            await dialogue(reader, writer)
+
+    asyncio.run(run())
+
+
+@asynccontextmanager
+async def connected() -> AsyncIterator[tuple[StreamReader, StreamWriter]]:
+    config = uvicorn.Config(
+        refusing,
+        http=TimedConnection,
+        ws="none",
+        lifespan="off",
+        log_level="error",
+        timeout_keep_alive=int(LONG_S),
+    )
+    config.load()
+    server = uvicorn.Server(config)
+    server.lifespan = config.lifespan_class(config)
+    bound = bound_socket("127.0.0.1", 0)
+    port = bound.getsockname()[1]
+    await server.startup(sockets=[bound])
+    try:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        yield reader, writer
+        writer.close()
+    finally:
+        await server.shutdown(sockets=[bound])
+
+
+async def reply(reader: StreamReader) -> bytes:
+    head = await reader.readuntil(b"\r\n\r\n")
+    assert await reader.readexactly(2) == b"no"
+    return head
+
+
+async def ends(reader: StreamReader) -> bool:
+    """Whether the server closes the connection, and has nothing more to say."""
+    try:
+        return await reader.read() == b""
+    except ConnectionResetError:
+        return True
+
+
+async def drip(writer: StreamWriter, what: bytes) -> None:
+    with suppress(ConnectionError):
+        while True:
+            writer.write(what)
+            await writer.drain()
+            await asyncio.sleep(0.01)
+
+
+@pytest.fixture(autouse=True)
+def no_limits(monkeypatch: pytest.MonkeyPatch) -> None:
+    for state in (h11.IDLE, h11.SEND_BODY):
+        monkeypatch.setitem(serving.LIMITS_S, state, LONG_S)
+
+
+@pytest.fixture
+def short_rest(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(serving.LIMITS_S, h11.SEND_BODY, 0.2)
+
+
+@pytest.fixture
+def short_head(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(serving.LIMITS_S, h11.IDLE, 0.2)
+
+
+@pytest.mark.usefixtures("short_rest")
+@pytest.mark.parametrize("what", [b"", b" "], ids=["nothing", "byte by byte"])
+def test_a_body_that_still_comes_after_the_reply_ends_the_connection(what: bytes) -> None:
+    async def dialogue(reader: StreamReader, writer: StreamWriter) -> None:
+        writer.write(UNFINISHED)
+        assert b"401" in await reply(reader)
+        dripping = asyncio.create_task(drip(writer, what))
+        assert await ends(reader)
+        dripping.cancel()
+
+    talk(dialogue)
+
+
+def test_a_body_that_is_whole_soon_after_the_reply_keeps_the_connection() -> None:
+    async def dialogue(reader: StreamReader, writer: StreamWriter) -> None:
+        writer.write(UNFINISHED)
+        assert b"401" in await reply(reader)
+        writer.write(b" " * 1_000_000 + WHOLE)
+        assert b"401" in await reply(reader)
+
+    talk(dialogue)
+
+
+@pytest.mark.usefixtures("short_head")
+@pytest.mark.parametrize("before", [b"", WHOLE], ids=["the first", "one after a request"])
+def test_a_head_that_is_never_whole_ends_the_connection(before: bytes) -> None:
+    async def dialogue(reader: StreamReader, writer: StreamWriter) -> None:
+        writer.write(before + b"GET / HT")
+        if before:
+            assert b"401" in await reply(reader)
+        assert await ends(reader)
+
+    talk(dialogue)
+
+
+@pytest.mark.usefixtures("short_head")
+def test_a_connection_that_says_nothing_is_closed() -> None:
+    async def dialogue(reader: StreamReader, _: StreamWriter) -> None:
+        assert await ends(reader)
+
+    talk(dialogue)
 
 
 def test_a_small_reply_is_sent_at_once() -> None:

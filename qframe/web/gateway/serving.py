@@ -7,7 +7,7 @@ import socket
 import ssl
 from collections.abc import Callable
 from types import FrameType
-from typing import Final
+from typing import Any, Final
 
 import h11
 import uvicorn
@@ -21,45 +21,58 @@ from qframe.web.gateway.gateway import Gateway
 LAST_REPLIES_S: Final = 5
 BACKLOG: Final = 2048
 HEAD_S: Final = 10.0
+REST_S: Final = 5.0
+LIMITS_S: Final = {h11.IDLE: HEAD_S, h11.SEND_BODY: REST_S}
 KEPT_S: Final = 75  # longer than load balancers keep a connection, so that it is they who close it
 
 
 class TimedConnection(H11Protocol):
-    """A connection that is closed when the head of a request has not come whole in time.
+    """A connection that is closed when its client sends something too slowly.
 
-    uvicorn itself waits for ever, so whoever opens connections and says nothing would keep them.
+    A head has 10 s to arrive whole. A body that is not whole when the reply has been sent, such as
+    that of a refused request, has 5 s: a client that is still sending can read the reply meanwhile.
+    uvicorn itself waits for ever for both, so whoever says nothing would keep its connection. A
+    body before the reply is bounded where it is read.
     """
 
+    _awaited: Any = None
     _limit: asyncio.TimerHandle | None = None
 
     @override
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
-        self._await_head()
+        self._set_limit()
 
     @override
-    def data_received(self, data: bytes) -> None:
-        super().data_received(data)
-        self._await_head()
+    def handle_events(self) -> None:
+        super().handle_events()
+        self._set_limit()
 
     @override
-    def connection_lost(self, exc: Exception | None) -> None:
-        super().connection_lost(exc)
+    def on_response_complete(self) -> None:
+        super().on_response_complete()
+        self._set_limit()
+
+    def _set_limit(self) -> None:
+        awaited = self._awaits()
+        if awaited is self._awaited:
+            return
         if self._limit is not None:
             self._limit.cancel()
+        self._awaited = awaited
+        if awaited is None:
+            self._limit = None
+        else:
+            self._limit = self.loop.call_later(LIMITS_S[awaited], self.transport.close)
 
-    def _await_head(self) -> None:
-        if self.conn.their_state is not h11.IDLE:
-            if self._limit is not None:
-                self._limit.cancel()
-                self._limit = None
-        elif self._limit is None:
-            self._limit = self.loop.call_later(HEAD_S, self._close)
-
-    def _close(self) -> None:
-        self._limit = None
-        if self.conn.their_state is h11.IDLE:
-            self.transport.close()
+    def _awaits(self) -> Any:
+        """The state of the client that has a limit, if it is in one."""
+        theirs = self.conn.their_state
+        if theirs is h11.IDLE:
+            is_kept = self.timeout_keep_alive_task is not None and not self.conn.trailing_data[0]
+            return None if is_kept else theirs
+        is_replied = self.cycle is not None and self.cycle.response_complete
+        return theirs if theirs is h11.SEND_BODY and is_replied else None
 
 
 class GatewayServer(uvicorn.Server):
