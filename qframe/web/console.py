@@ -106,6 +106,8 @@ class _Prefixed:
                     path = self._prefix + path
                 if not root.endswith(self._prefix):
                     root = self._prefix
+            if path == root:
+                path += "/"
             scope = {**scope, "root_path": root, "path": path}
         await self._inner(scope, receive, send)
 
@@ -126,7 +128,7 @@ class _ConsoleRoutes:
 
     def starlette(self) -> Starlette:
         """The app of all routes."""
-        return Starlette(
+        app = Starlette(
             routes=[
                 *(Route(each.path, self._page(each), name=each.template) for each in PAGES),
                 Route("/body", self._guarded(self._body), name="body"),
@@ -137,6 +139,9 @@ class _ConsoleRoutes:
             ],
             exception_handlers={404: self._missing},
         )
+        # A redirect would name the request's own host, and http where a proxy has taken off TLS.
+        app.router.redirect_slashes = False
+        return app
 
     # Pages.
 

@@ -107,7 +107,7 @@ class GatewayRoutes:
             async with self._gateway:
                 yield
 
-        return Starlette(
+        app = Starlette(
             routes=[
                 self._route(messages, POST=self._publish),
                 self._route(f"{group}/pull", POST=self._pull),
@@ -127,6 +127,9 @@ class GatewayRoutes:
             exception_handlers={404: _missing, 405: _wrong_method},
             lifespan=lifespan,
         )
+        # A redirect would name the request's own host, and http where a proxy has taken off TLS.
+        app.router.redirect_slashes = False
+        return app
 
     def _route(self, path: str, **endpoints: Endpoint) -> Route:
         """A route for callers who are known, by method; its errors are problems."""

@@ -92,19 +92,21 @@ def test_it_serves_tls_by_a_certificate(tmp_path: Path) -> None:
 def test_connections_that_never_finish_a_request_stop_nobody_and_are_closed(
     tmp_path: Path,
 ) -> None:
-    """Nothing at all, half a head, a byte after a whole request."""
+    """Nothing at all, half a head, a byte after a whole request, half a body that is refused."""
     whole = b"GET /livez HTTP/1.1\r\nHost: x\r\n\r\n"
     with (
         GatewayProcess(tmp_path, f"sqlite:///{tmp_path}/q.db") as gateway,
         ExitStack() as stack,
     ):
         held = []
-        for number in range(150):
+        for number in range(160):
             connection = stack.enter_context(socket.create_connection((HOST, gateway.port), 60))
-            if number % 3 == 0:
+            if number % 4 == 0:
                 connection.sendall(whole)
                 assert connection.recv(65536).startswith(b"HTTP/1.1 200")
-            connection.sendall((b"G", b"POST / HTTP/1.1\r\nHost: x\r\n", b"")[number % 3])
+            head = b"POST / HTTP/1.1\r\nHost: x\r\n"
+            half = (b"G", head, b"", head + b"Content-Length: 9\r\n\r\n{")
+            connection.sendall(half[number % 4])
             held.append(connection)
         assert gateway.request("GET", "/readyz").status == 200
         for connection in held:

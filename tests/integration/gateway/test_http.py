@@ -169,6 +169,7 @@ def test_errors_are_problems_with_the_exceptions_sentences(gateway: GatewayProce
         (f"{ORDERS}/groups/billing/settle", {}, 400, "bad-option"),
         ("/v1/topics/a%20b/messages", {"body": 1}, 400, "bad-topic"),
         ("/v1/nothing", {}, 404, "no-such-path"),
+        (f"{ORDERS}/messages/", {"key": "k", "body": 1}, 404, "no-such-path"),
         ("/livez", {}, 405, "wrong-method"),
     ]:
         reply = gateway.post(path, body)

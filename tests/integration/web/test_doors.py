@@ -90,6 +90,10 @@ def test_a_token_lets_in_by_a_form_and_by_a_header(app: QFrame) -> None:
     assert web.get("/").status_code == 303
 
 
+def test_a_slash_behind_a_path_leads_nowhere(app: QFrame) -> None:
+    assert client(app).get("/topics/orders/").status_code == 404
+
+
 def test_after_the_token_no_other_site_is_led_to(app: QFrame) -> None:
     web = client(app, token=TOKEN)
     for to in ("//evil.example/", "https://evil.example/", "/\\evil.example"):
@@ -168,7 +172,8 @@ def test_under_a_prefix_every_link_stays_there_whether_a_proxy_takes_it_off_or_n
     app: QFrame, prefix: str
 ) -> None:
     web = client(app, prefix=prefix)
-    pages = [web.get(path) for path in ("/topics/orders", f"{prefix}/topics/orders", f"{prefix}/")]
+    paths = ("/topics/orders", f"{prefix}/topics/orders", f"{prefix}/", prefix)
+    pages = [web.get(path) for path in paths]
     for page in pages:
         assert page.status_code == 200
         links = every_link(page.text) - {"#page"}

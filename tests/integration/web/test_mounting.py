@@ -89,6 +89,13 @@ def test_mounted_in_an_asgi_app_pages_styles_and_forms_work(app: QFrame, mounted
     assert app.admin.tuned("orders", "billing").paused
 
 
+@pytest.mark.parametrize("mounted", [in_starlette, in_fastapi, in_litestar])
+def test_the_path_of_the_mount_shows_the_first_page(app: QFrame, mounted: Any) -> None:
+    web = TestClient(mounted(app), HERE, client=LOCAL)
+    for path in ("/qframe", "/qframe/"):
+        assert "orders" in text_of(web.get(path).text)
+
+
 def test_in_flask_through_a_wsgi_bridge_pages_styles_and_forms_work(app: QFrame) -> None:
     outer = Flask("outer")
     bridge = ASGIMiddleware(console(app, role="owner"))
