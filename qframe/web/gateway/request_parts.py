@@ -47,8 +47,7 @@ async def read_body(request: Request, most_bytes: int) -> bytes:
                 if len(body) > most_bytes:
                     raise too_large(most_bytes)
     except TimeoutError:
-        why = f"the body did not arrive within {BODY_S:g} s; send it faster, or less at once"
-        raise BadRequest(408, "slow-request", why) from None
+        raise too_slow("the body") from None
     return bytes(body)
 
 
@@ -57,16 +56,32 @@ async def lines_of(
 ) -> AsyncIterator[list[bytes]]:  # fmt: skip
     """The lines of a request as they arrive, some at a time; empty ones are left out.
 
+    Between two lines a client may take any time, within one as long as for a body.
+
     Raises:
-        BadRequest: if one is too long.
+        BadRequest: if one is too long, or does not arrive in time.
     """
     rest = bytearray()
-    async for part in request.stream():
+    parts = request.stream()
+    loop = asyncio.get_running_loop()
+    left_s = BODY_S
+    while True:
+        since_s = loop.time()
+        try:
+            async with asyncio.timeout(left_s if rest else None):
+                part = await anext(parts, None)
+        except TimeoutError:
+            raise too_slow("the line") from None
+        if part is None:
+            break
+        if rest:
+            left_s -= loop.time() - since_s
         before, newline, after = part.rpartition(b"\n")
         whole: list[bytes] = []
         if newline:
             whole = [line for line in bytes(rest + before).split(b"\n") if line.strip()]
             rest.clear()
+            left_s = BODY_S
         rest += after
         fitting = list(takewhile(lambda line: len(line) <= most_bytes, whole))
         for start in range(0, len(fitting), most_lines):
@@ -182,3 +197,9 @@ def too_many(count: int, most: int) -> BadRequest:
 def too_large(most: int) -> BadRequest:
     """The error of a request that has more than so many bytes."""
     return BadRequest(413, "too-large", f"the request has more than {most} bytes; send less")
+
+
+def too_slow(what: str) -> BadRequest:
+    """The error of a request of which something does not arrive in time."""
+    why = f"{what} did not arrive within {BODY_S:g} s; send it faster, or less at once"
+    return BadRequest(408, "slow-request", why)

@@ -159,8 +159,8 @@ class GatewayRoutes:
             if key is not None:
                 why = "it does not hold for a stream of lines"
                 raise BadOption("Idempotency-Key", key, why, "give each line an id")
-            lines = self._published_lines(request, caller, topic)
-            return LinesResponse(lines)
+            await self._gateway.in_thread(self._gateway.app.parts.catalog().resolve, topic)
+            return LinesResponse(self._published_lines(request, caller, topic))
         body = await self._body(request, caller)
         if "ce-specversion" in request.headers:
             items, many = [binary(request.headers, body)], False

@@ -99,6 +99,13 @@ def test_a_stream_of_lines_has_an_outcome_for_each(gateway: GatewayProcess) -> N
     assert sum(each["outcome"] == "stored" for each in outcomes) == 1198
 
 
+def test_a_stream_of_lines_to_an_unknown_topic_is_refused_before_the_first_line(
+    gateway: GatewayProcess,
+) -> None:
+    reply = gateway.post("/v1/topics/nothing/messages", b'{"body": 1}', content_type=LINES)
+    assert (reply.status, reply.json["type"]) == (404, "urn:qframe:problem:unknown-topic")
+
+
 def test_a_stream_of_lines_has_no_key_for_all(gateway: GatewayProcess) -> None:
     reply = gateway.post(
         f"{ORDERS}/messages", b'{"key": "k", "body": 1}', content_type=LINES, idempotency_key="x"
