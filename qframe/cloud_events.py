@@ -5,14 +5,16 @@ Source: the CloudEvents specification, its JSON event format and its HTTP protoc
 | of the event | of the message |
 | --- | --- |
 | `data` | the body: JSON, or bytes where `datacontenttype` is none of JSON |
+| `data_base64` | the body: bytes, or JSON where `datacontenttype` is one of JSON |
 | `source` and `id` | the id, a hash of both: an id is unique for its source alone |
 | `partitionkey` | the key |
-| `sequence`, where `sequencetype` is `Integer` | the sequence |
+| `sequence`, where `sequencetype` is `Integer` | the sequence, in `ordered` topics |
 | all attributes | headers `ce-id`, `ce-source`, `ce-type`, `content-type` and so on |
 
 On its way out a message that came as an event has the attributes that it came with. Any other one
 has its own id, `/topics/` and its topic as source, the type `qframe.message`, the time at which it
-was published, and its key as `partitionkey`.
+was published, and its key as `partitionkey`. Headers that CloudEvents does not allow as attributes,
+by their name or their value, are left out.
 """
 
 from __future__ import annotations
@@ -37,6 +39,9 @@ STRUCTURED: Final = "application/cloudevents+json"
 BATCHED: Final = "application/cloudevents-batch+json"
 _NAME = re.compile(r"[a-z0-9]+")
 _JSON_TYPE = re.compile(r"(application|text)/json|[\w.!#$&^-]+/[\w.!#$&^-]+\+json")
+_MEDIA_TYPE = re.compile(r"[\w!#$&^.+-]+/[\w!#$&^.+-]+(\s*;[ -~]*)?", re.ASCII)
+_ENDS_OF_PLANES = "".join(chr(plane << 16 | end) for plane in range(17) for end in (0xFFFE, 0xFFFF))
+_NOT_ALLOWED = re.compile(f"[\x00-\x1f\x7f-\x9f\ufdd0-\ufdef{_ENDS_OF_PLANES}]")  # in a String
 _REQUIRED: Final = ("specversion", "id", "source", "type")
 _UNCHANGED: Final = "!#$&'()*+,-./:;<=>?@[\\]^_`{|}~"
 _decode, _encode = msgspec.json.decode, msgspec.json.encode
@@ -116,18 +121,33 @@ def _event_of(topic: str, delivery: Delivery) -> dict[str, Any]:
 def _attributes_of(topic: str, delivery: Delivery) -> dict[str, str]:
     headers = delivery.headers or {}
     kind = "application/octet-stream" if _is_raw(delivery) else "application/json"
-    attributes = {"datacontenttype": headers.get("content-type", kind)}
-    if all(_header(name) in headers for name in _REQUIRED):
-        own = {name[3:]: value for name, value in headers.items() if name.startswith("ce-")}
-        return {**attributes, **own}
+    named = headers.get("content-type", kind)
+    attributes = {"datacontenttype": named if _MEDIA_TYPE.fullmatch(named) else kind}
+    own = {
+        name[3:]: value for name, value in headers.items()
+        if name.startswith("ce-") and _is_attribute(name[3:], value)
+    }  # fmt: skip
+    if all(name in own for name in _REQUIRED):
+        return attributes | own
     at = datetime.fromtimestamp(delivery.published_at_ms / 1000, UTC)
     attributes |= {
         "specversion": "1.0", "id": delivery.id, "source": f"/topics/{topic}",
         "type": "qframe.message", "time": at.isoformat(timespec="milliseconds"),
     }  # fmt: skip
-    if delivery.key is not None:
+    if delivery.key is not None and _is_attribute("partitionkey", delivery.key):
         attributes["partitionkey"] = delivery.key
     return attributes
+
+
+def _is_attribute(name: str, value: str) -> bool:
+    """Whether an event may have this attribute beside its data."""
+    if not _NAME.fullmatch(name) or name in ("data", "datacontenttype"):
+        return False
+    if name == "specversion":
+        return value == "1.0"
+    if name == "time":
+        return _is_time(value)
+    return value != "" and _NOT_ALLOWED.search(value) is None
 
 
 def _is_raw(delivery: Delivery) -> bool:
@@ -148,7 +168,7 @@ def _event(event: Any) -> Outgoing:
             data = b64decode(coded, validate=True)
         except (NotBase64, ValueError, TypeError):
             raise _wrong("data_base64", "…", "it is not base64") from None
-        if _is_json(attributes.get("datacontenttype")):
+        if "datacontenttype" in attributes and _is_json(attributes["datacontenttype"]):
             data = _json(data, "data_base64")
     elif isinstance(data, str) and not _is_json(attributes.get("datacontenttype")):
         data = data.encode("utf-8", "surrogatepass")
@@ -167,8 +187,8 @@ def _outgoing(attributes: dict[str, Any], data: Any) -> Outgoing:
     version = headers["ce-specversion"]
     if version != "1.0":
         raise _wrong("specversion", version, "only 1.0 is known here")
-    if "ce-time" in headers:
-        _check_time(headers["ce-time"])
+    if "ce-time" in headers and not _is_time(headers["ce-time"]):
+        raise _wrong("time", headers["ce-time"], "it is no timestamp of RFC 3339")
     named = f"{headers['ce-source']}\0{headers['ce-id']}".encode("utf-8", "surrogatepass")
     item = Outgoing(data, id=f"ce-{sha256(named).hexdigest()[:40]}", headers=headers)
     item.key = headers.get("ce-partitionkey") or None
@@ -205,13 +225,13 @@ def _unquoted(name: str, value: str) -> str:
         raise _wrong(f"header {name}", value, "its percent signs are not UTF-8") from None
 
 
-def _check_time(text: str) -> None:
+def _is_time(text: str) -> bool:
+    """Whether it is a timestamp of RFC 3339."""
     try:
         at = datetime.fromisoformat(text.replace("z", "Z"))
     except ValueError:
-        at = None
-    if at is None or at.tzinfo is None or "T" not in text.upper():
-        raise _wrong("time", text, "it is no timestamp of RFC 3339") from None
+        return False
+    return at.tzinfo is not None and "T" in text.upper()
 
 
 def _is_json(content_type: Any) -> bool:

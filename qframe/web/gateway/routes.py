@@ -18,7 +18,7 @@ from qframe.cloud_events import BATCHED, STRUCTURED, batched, binary, structured
 from qframe.errors import BadInput, BadOption, QFrameError, TopicFull
 from qframe.outcomes import Outcome, Published
 from qframe.producing.outgoing import Outgoing
-from qframe.topic import Topic, checked_group, checked_key, checked_name
+from qframe.topic import Kind, Topic, checked_group, checked_key, checked_name
 from qframe.web.gateway.callers import Caller, Callers, GatewayRight
 from qframe.web.gateway.forwarding import FORWARDED, Forwarder
 from qframe.web.gateway.gateway import Gateway
@@ -163,11 +163,11 @@ class GatewayRoutes:
             return LinesResponse(self._published_lines(request, caller, topic))
         body = await self._body(request, caller)
         if "ce-specversion" in request.headers:
-            items, many = [binary(request.headers, body)], False
+            items, many = await self._events(topic, [binary(request.headers, body)]), False
         elif kind == STRUCTURED:
-            items, many = [structured(body)], False
+            items, many = await self._events(topic, [structured(body)]), False
         elif kind == BATCHED:
-            items, many = batched(body, MOST_MESSAGES), True
+            items, many = await self._events(topic, batched(body, MOST_MESSAGES)), True
         else:
             require_json(kind)
             items, many = messages_of(decoded(body, PublishRequest))
@@ -188,6 +188,15 @@ class GatewayRoutes:
             raise TopicFull(topic, published)
         found = [PublishedOut(one.id, one.outcome) for one in published]
         return _reply(PublishedListOut(found) if many else found[0])
+
+    async def _events(self, topic: str, items: list[Outgoing]) -> list[Outgoing]:
+        """Events as the topic takes them: a sequence is a mere attribute unless it is ordered."""
+        if any(item.sequence is not None for item in items):
+            resolve = self._gateway.app.parts.catalog().resolve
+            if (await self._gateway.in_thread(resolve, topic)).kind is not Kind.ORDERED:
+                for item in items:
+                    item.sequence = None
+        return items
 
     async def _published_lines(
         self, request: Request, caller: Caller, topic: str

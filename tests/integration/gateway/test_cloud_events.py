@@ -73,6 +73,7 @@ def test_structured_mode_has_the_event_in_json(
     [
         {"data": "<x/>", "datacontenttype": "text/xml"},
         {"data_base64": b64encode(b"<x/>").decode(), "datacontenttype": "text/xml"},
+        {"data_base64": b64encode(b"<x/>").decode()},
     ],
 )
 def test_structured_mode_has_bytes_where_the_data_is_no_json(
@@ -80,6 +81,12 @@ def test_structured_mode_has_bytes_where_the_data_is_no_json(
 ) -> None:
     assert publish(web, "application/cloudevents+json", {**EVENT, **event}).is_success
     assert pulled(web)["body_base64"] == b64encode(b"<x/>").decode()
+
+
+def test_structured_mode_has_json_where_base64_is_said_to_be_some(web: TestClient) -> None:
+    event = {"data_base64": b64encode(b"[1]").decode(), "datacontenttype": "application/json"}
+    assert publish(web, "application/cloudevents+json", {**EVENT, **event}).is_success
+    assert pulled(web)["body"] == [1]
 
 
 def test_batched_mode_has_an_outcome_for_each_event(web: TestClient) -> None:
@@ -104,6 +111,17 @@ def test_partition_key_and_sequence_are_the_messages_own(web: TestClient) -> Non
         assert reply.is_success, reply.text
     one = pulled(web, "events")
     assert (one["key"], one["body"]) == ("ann", "1")
+
+
+def test_a_sequence_is_a_mere_attribute_where_the_topic_has_no_use_for_it(web: TestClient) -> None:
+    event = {**EVENT, "sequence": "5", "sequencetype": "Integer"}
+    for kind, body in (
+        ("application/cloudevents+json", event),
+        ("application/cloudevents-batch+json", [{**event, "id": "other"}]),
+    ):
+        assert publish(web, kind, body).is_success
+        headers = pulled(web)["headers"]
+        assert (headers["ce-sequence"], headers["ce-sequencetype"]) == ("5", "Integer")
 
 
 @pytest.mark.parametrize(

@@ -80,6 +80,35 @@ def test_structured_mode_has_the_event_in_the_body(app: QFrame, receiver: Receiv
     ]  # fmt: skip
 
 
+@pytest.mark.parametrize("mode", ["binary", "structured"])
+def test_headers_that_are_no_attributes_are_left_out(
+    app: QFrame, receiver: Receiver, mode: str
+) -> None:
+    wrong = {
+        "ce-bad name": "x", "ce-Upper": "x", "ce-": "x", "ce-lines": "a\r\nb", "ce-data": "x",
+        "ce-datacontenttype": "text/plain", "ce-time": "yesterday", "ce-empty": "",
+        "content-type": "text/\u00fc", "ce-nothing": "\uffff",
+    }  # fmt: skip
+    events(app, receiver, mode, max_attempts=1)
+    app.publish(FEED, 1, key="k", id="event", headers={**CAME, **wrong})
+    app.publish(FEED, 2, key="a\nb", id="none", headers={**CAME, "ce-id": "a\nb"})
+    app.run(drain=True)
+    assert not list(app.admin.dead(FEED, "p"))
+    kept = {"specversion": "1.0", "id": "7", "source": "/shop", "type": "order.paid"}
+    found = []
+    for headers, body in verified(receiver):
+        if mode == "structured":
+            found.append({name: each for name, each in body.items() if name != "data"})
+        else:
+            found.append({n[3:]: each for n, each in headers.items() if n.startswith("ce-")})
+            found[-1]["datacontenttype"] = headers["content-type"]
+    [event] = [each for each in found if each["id"] == "7"]
+    subject = "Euro \u20ac" if mode == "structured" else "Euro%20%E2%82%AC"
+    assert event == {**kept, "subject": subject, "datacontenttype": "application/json"}
+    [other] = [each for each in found if each["id"] != "7"]
+    assert set(other) == {"specversion", "id", "source", "type", "time", "datacontenttype"}
+
+
 def test_batched_mode_has_many_events_and_one_that_is_refused_is_dead_alone(
     app: QFrame, receiver: Receiver
 ) -> None:
