@@ -110,8 +110,6 @@ def checked_times(
 ) -> tuple[int | None, int | None]:
     """A delay in milliseconds and a moment in milliseconds since 1970; at most one is not None.
 
-    A datetime before 1970 counts as 1970: both are over.
-
     Raises:
         BadOption: if both are given, or one is not a time.
     """
@@ -122,16 +120,17 @@ def checked_times(
         return duration_ms(seconds, "delay"), None
     if at is None:
         return None, None
+    remedy = "use a datetime with a time zone, or seconds since 1970; for a time from now use delay"
     if isinstance(at, datetime):
         if at.tzinfo is None:
             raise BadOption(
                 "at", at, "it has no time zone", "use datetime.now(UTC), or any aware datetime"
             )
-        return None, max(0, round(at.timestamp() * 1000))
-    is_number = isinstance(at, int | float) and not isinstance(at, bool)
-    if not is_number or not 0 <= at * 1000 < BEYOND_MS:
-        raise BadOption(
-            "at", at, "it is not a point in time",
-            "use a datetime with a time zone, or seconds since 1970; for a time from now use delay",
-        )  # fmt: skip
-    return None, round(at * 1000)
+        seconds = at.timestamp()
+    elif isinstance(at, int | float) and not isinstance(at, bool):
+        seconds = at
+    else:
+        raise BadOption("at", at, "it is not a point in time", remedy)
+    if not 0 <= seconds * 1000 < BEYOND_MS:
+        raise BadOption("at", at, "it is not within 1970 and 5138", remedy)
+    return None, round(seconds * 1000)

@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from qframe.admin.timer_search import TIMER_STATES
+from qframe.clock import moment
 from qframe.stores.records import Record
 from qframe.topic import Kind
 from qframe.web.bodies import shown_body
@@ -87,12 +88,19 @@ def _edited(visit: Visit, timers: Sequence[Record]) -> tuple[str, str] | None:
     return str(name), body.text if is_whole and "***" not in body.text else ""
 
 
+def _shown(hour: int) -> str:
+    try:
+        return datetime.fromtimestamp(hour * 3600, UTC).strftime("%d %b %H:00")
+    except (ValueError, OverflowError, OSError):  # beyond the year 9999
+        return str(moment(hour * _HOUR_MS))
+
+
 def _strip(hours: Counter[int]) -> list[tuple[str, int, int]]:
     """Hours that have timers: each with its name, how many, and how many of a hundred."""
     most = max(hours.values(), default=1)
     return [
         (
-            datetime.fromtimestamp(hour * 3600, UTC).strftime("%d %b %H:00"),
+            _shown(hour),
             hours[hour],
             max(3, round(100 * hours[hour] / most)),
         )

@@ -234,3 +234,18 @@ def test_a_settlement_at_the_wrong_gateway_is_passed_on_or_told_where_to_go(
             assert (reply.status, reply.json["type"]) == (421, "urn:qframe:problem:other-gateway")
             assert reply.json["results"][0]["gateway"] == one.url
             assert one.settle("orders", "billing", ack=[delivery["receipt"]]).status == 200
+
+
+@pytest.mark.parametrize(
+    "at", [253_402_300_800, "9999-12-31T23:59:59-01:00", "1969-12-31T23:59:59Z", -5]
+)
+def test_a_moment_has_the_same_bounds_as_a_text_and_as_a_number(
+    gateway: GatewayProcess, at: object
+) -> None:
+    body = {"key": "k", "body": 1, "at": at}
+    for reply in (
+        gateway.post(f"{ORDERS}/messages", body),
+        gateway.request("PUT", "/v1/timers/orders/k", {"body": 1, "at": at}),
+    ):
+        assert (reply.status, reply.json["type"]) == (400, "urn:qframe:problem:bad-option")
+        assert "within 1970 and 5138" in reply.json["detail"]

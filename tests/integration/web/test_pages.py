@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from consoling import ADDRESSES, BODY, SECRET, browser, forms_of, shop, text_of
+from databases import entry
 
 from qframe import QFrame, Topic
 from qframe.admin.rights import ROLES
@@ -311,3 +312,20 @@ def test_a_page_whose_look_is_dear_is_not_looked_at_again_by_itself(app: QFrame)
         ("/topics/events/stats/key?key=x", False), ("/messages?q=topic:orders", False),
     ):  # fmt: skip
         assert ('hx-trigger="look"' in web.get(address).text) is is_live, address
+
+
+def test_a_timer_beyond_all_calendars_hides_no_other_one(tmp_path: Path) -> None:
+    """Nothing of the kind is published any more, but a store may still have one."""
+    topic = Topic("later", kind="delay", slots=1)
+    with QFrame(f"sqlite:///{tmp_path / 'q.db'}") as app:
+        app.declare(topic)
+        app.store.subscribe(topic, "billing")
+        app.publish(topic, 1, key="near", delay="1h")
+        far = entry(topic, 1, "far", "1")
+        far.at_ms = 253_402_304_399_000
+        app.store.publish(topic, [far])
+        for address in ("/timers", "/timers?topic=later&key=far", f"/messages/{far.id}"):
+            reply = browser(app).get(address)
+            assert reply.status_code == 200
+            assert "253402304399000 ms since 1970" in text_of(reply.text)
+        assert "near" in text_of(browser(app).get("/timers").text)
