@@ -98,6 +98,7 @@ def test_what_cannot_be_read_is_refused_and_not_a_failure(body: bytes, code: str
     [
         ".".join("a" * 20) + "=1",
         "a=1&a.b=2",
+        "MessageBody=%ff",
         "&".join(f"f{number}=1" for number in range(6000)),
     ],
 )

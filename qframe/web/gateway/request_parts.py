@@ -7,6 +7,7 @@ import re
 from collections.abc import AsyncIterator, Awaitable
 from itertools import takewhile
 from typing import Final, TypeVar
+from urllib.parse import unquote
 
 import msgspec
 from starlette.requests import Request
@@ -178,6 +179,20 @@ def require_json(kind: str) -> None:
             415, "content-type", f"the content type {kind[:80]!r} is not one of ours; "
             f"send {JSON}, {LINES}, {STRUCTURED} or {BATCHED}",
         )  # fmt: skip
+
+
+def require_utf8_path(request: Request) -> None:
+    """Refuses a path whose percent signs are not UTF-8: different bytes would be one character.
+
+    Raises:
+        BadRequest: if it is such.
+    """
+    try:
+        unquote(request.scope["raw_path"].decode("ascii"), errors="strict")
+    except UnicodeDecodeError:
+        raise BadRequest(
+            400, "bad-path", "the percent signs of the path are not UTF-8; encode the key so"
+        ) from None
 
 
 def idempotency_key(request: Request) -> str | None:

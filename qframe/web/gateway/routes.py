@@ -35,6 +35,7 @@ from qframe.web.gateway.request_parts import (
     messages_of,
     read_body,
     require_json,
+    require_utf8_path,
     too_many,
     unless_gone,
 )
@@ -355,6 +356,7 @@ class GatewayRoutes:
     def _timer(self, request: Request, caller: Caller) -> tuple[str, str]:
         topic = checked_name(request.path_params["topic"], "topic")
         caller.require("publish", topic)
+        require_utf8_path(request)
         return topic, checked_key(request.path_params["key"])
 
     async def _json(self, request: Request, kind: type[Decoded], caller: Caller) -> Decoded:

@@ -157,6 +157,16 @@ def test_timers_are_set_moved_and_cancelled(gateway: GatewayProcess) -> None:
     assert gateway.request("DELETE", path).json == {"outcome": "absent"}
 
 
+@pytest.mark.parametrize("key", ["%ff", "%fe", "a%e2%82"])
+def test_a_key_in_a_path_whose_bytes_are_no_text_is_refused(
+    gateway: GatewayProcess, key: str
+) -> None:
+    body = {"body": 1, "delay": "1h"}
+    for method in ("PUT", "PATCH", "DELETE"):
+        reply = gateway.request(method, f"/v1/timers/orders/{key}", body)
+        assert (reply.status, reply.json["type"]) == (400, "urn:qframe:problem:bad-path")
+
+
 def test_errors_are_problems_with_the_exceptions_sentences(gateway: GatewayProcess) -> None:
     reply = gateway.post("/v1/topics/nothing/messages", {"body": 1})
     assert (reply.status, reply.headers["content-type"]) == (404, "application/problem+json")

@@ -49,8 +49,10 @@ def fields_of(query: str, body: bytes) -> dict[str, str]:
     try:
         text = body.decode()
         pairs = [
-            *parse_qsl(query, keep_blank_values=True, max_num_fields=_MOST_FIELDS),
-            *parse_qsl(text, keep_blank_values=True, max_num_fields=_MOST_FIELDS),
+            pair for part in (query, text)
+            for pair in parse_qsl(
+                part, keep_blank_values=True, max_num_fields=_MOST_FIELDS, errors="strict"
+            )
         ]  # fmt: skip
     except ValueError:
         raise SqsRefusal("MalformedInput", "The request's body is no form.") from None
