@@ -30,7 +30,7 @@ from urllib.parse import quote, unquote
 
 import msgspec
 
-from qframe.codec import RAW, TYPE_HEADER
+from qframe.codec import RAW, TYPE_HEADER, why_not_json
 from qframe.errors import BadOption
 from qframe.message import Delivery
 from qframe.producing.outgoing import Outgoing
@@ -246,7 +246,7 @@ def _json(text: bytes, what: str) -> Any:
         text.decode()
         return _decode(text)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, ValueError) as error:
-        raise _wrong(what, "…", f"it is not JSON ({error})") from None
+        raise _wrong(what, "…", f"it is not JSON ({why_not_json(text, error)})") from None
 
 
 def _wrong(what: str, value: object, why: str) -> BadOption:

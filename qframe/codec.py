@@ -134,6 +134,21 @@ def decode_body(body: bytes, headers: Mapping[str, str] | None) -> Any:
     return decode_json(body)
 
 
+def why_not_json(text: bytes, error: Exception) -> str:
+    """Why a text that msgspec has refused is not JSON.
+
+    Of half a surrogate pair near the end msgspec says that the text is truncated, since it looks
+    for the bytes of the other half: with some space behind, it says what is wrong.
+    """
+    try:
+        msgspec.json.decode(text + b" " * 6)
+    except msgspec.DecodeError as again:
+        return str(again)
+    except (UnicodeDecodeError, RecursionError, ValueError):
+        pass
+    return str(error)
+
+
 def encode_headers(
     headers: Mapping[str, str] | None, tags: Iterable[str] | None, raw: bool
 ) -> dict[str, str] | None:

@@ -15,6 +15,7 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from qframe.cloud_events import BATCHED, STRUCTURED
+from qframe.codec import why_not_json
 from qframe.errors import BadInput
 from qframe.producing.outgoing import Outgoing
 from qframe.web.gateway.deliveries import OpenDelivery
@@ -144,7 +145,8 @@ def decoded(body: bytes, kind: type[Decoded]) -> Decoded:
             400, "bad-request", f"the request is wrong: {why}; see /v1/openapi.json"
         ) from None
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, ValueError) as error:
-        raise BadRequest(400, "bad-json", f"the request is not JSON: {error}") from None
+        why = f"the request is not JSON: {why_not_json(body, error)}"
+        raise BadRequest(400, "bad-json", why) from None
 
 
 def messages_of(asked: PublishRequest) -> tuple[list[Outgoing], bool]:
@@ -196,10 +198,17 @@ def require_utf8_path(request: Request) -> None:
 
 
 def idempotency_key(request: Request) -> str | None:
-    """The key under which a request may be sent again, if it has one."""
-    key = request.headers.get("idempotency-key")
-    if key is None:
+    """The key under which a request may be sent again, if it has one.
+
+    Raises:
+        BadRequest: if it has several.
+    """
+    keys = request.headers.getlist("idempotency-key")
+    if not keys:
         return None
+    if len(keys) > 1:
+        raise BadRequest(400, "several-keys", "the request has several Idempotency-Key; send one")
+    key = keys[0]
     return key[1:-1] if len(key) > 2 and key[0] == key[-1] == '"' else key
 
 

@@ -13,6 +13,7 @@ import pytest
 from eventually import eventually
 from gatewaying import GatewayProcess, gateways
 from ports import HOST
+from starlette.testclient import TestClient
 
 from qframe import QFrame, Topic
 
@@ -74,6 +75,27 @@ def test_an_idempotency_key_makes_a_repeated_request_a_duplicate(gateway: Gatewa
         reply = gateway.post(f"{ORDERS}/messages", many, idempotency_key='"batch-1"')
         ids = [f"batch-1:{place}" for place in range(2)]
         assert reply.json["results"] == [{"id": each, "outcome": outcome} for each in ids]
+
+
+def test_a_request_with_two_idempotency_keys_is_refused(web: TestClient) -> None:
+    headers = [("idempotency-key", "a"), ("idempotency-key", "b")]
+    reply = web.post("/v1/topics/stream/messages", json={"body": 1}, headers=headers)
+    assert (reply.status_code, "several Idempotency-Key" in reply.json()["detail"]) == (400, True)
+
+
+@pytest.mark.parametrize(
+    ("body", "why"),
+    [
+        (b'{"body":"\\ud800"}', "surrogate pair"),
+        (b'{"body":"\\udc00"}', "surrogate pair"),
+        (b'{"body":"a', "truncated"),
+    ],
+)
+def test_a_text_that_is_no_json_is_refused_with_its_own_reason(
+    web: TestClient, body: bytes, why: str
+) -> None:
+    reply = web.post("/v1/topics/stream/messages", content=body)
+    assert (reply.status_code, why in reply.json()["detail"]) == (400, True), reply.text
 
 
 def test_bytes_come_back_as_bytes(gateway: GatewayProcess, group: str) -> None:
