@@ -126,6 +126,18 @@ def test_a_body_that_is_whole_soon_after_the_reply_keeps_the_connection() -> Non
     talk(dialogue)
 
 
+def test_a_request_with_two_lengths_is_the_last_of_its_connection() -> None:
+    """What follows could be the body to a proxy that has believed the other length."""
+
+    async def dialogue(reader: StreamReader, writer: StreamWriter) -> None:
+        head = WHOLE.removesuffix(b"\r\n") + b"Content-Length: 3\r\nTransfer-Encoding: chunked\r\n"
+        writer.write(head + b"\r\n0\r\n\r\n" + WHOLE)
+        assert b"connection: close" in (await reply(reader)).lower()
+        assert await ends(reader)
+
+    talk(dialogue)
+
+
 @pytest.mark.usefixtures("short_head")
 @pytest.mark.parametrize("before", [b"", WHOLE], ids=["the first", "one after a request"])
 def test_a_head_that_is_never_whole_ends_the_connection(before: bytes) -> None:

@@ -13,6 +13,7 @@ import h11
 import uvicorn
 from starlette.types import ASGIApp
 from typing_extensions import override
+from uvicorn.protocols.http.flow_control import CLOSE_HEADER
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from qframe.errors import BadOption
@@ -32,7 +33,7 @@ class TimedConnection(H11Protocol):
     A head has 10 s to arrive whole. A body that is not whole when the reply has been sent, such as
     that of a refused request, has 5 s: a client that is still sending can read the reply meanwhile.
     uvicorn itself waits for ever for both, so whoever says nothing would keep its connection. A
-    body before the reply is bounded where it is read.
+    body before the reply is bounded where it is read. A request with two lengths is the last one.
     """
 
     _awaited: Any = None
@@ -46,6 +47,8 @@ class TimedConnection(H11Protocol):
     @override
     def handle_events(self) -> None:
         super().handle_events()
+        if self.headers and CLOSE_HEADER not in self.headers and _has_two_lengths(self.headers):
+            self.headers.append(CLOSE_HEADER)  # as if the client had asked for it
         self._set_limit()
 
     @override
@@ -73,6 +76,11 @@ class TimedConnection(H11Protocol):
             return None if is_kept else theirs
         is_replied = self.cycle is not None and self.cycle.response_complete
         return theirs if theirs is h11.SEND_BODY and is_replied else None
+
+
+def _has_two_lengths(headers: list[tuple[bytes, bytes]]) -> bool:
+    """Whether a proxy may have seen the request end elsewhere (RFC 9112, 6.1)."""
+    return {b"content-length", b"transfer-encoding"} <= {name for name, _ in headers}
 
 
 class GatewayServer(uvicorn.Server):
