@@ -20,15 +20,17 @@ HOST = b"Host: h\r\n"
 WHOLE = b"GET / HTTP/1.1\r\n" + HOST + b"\r\n"
 UNFINISHED = b"POST / HTTP/1.1\r\n" + HOST + b"Content-Length: 1000000\r\n\r\n"
 LONG_S = 600.0
+LARGE = 50_000_000  # more than the buffers of any system
 
 Dialogue = Callable[[StreamReader, StreamWriter], Awaitable[None]]
 
 
 async def refusing(scope: Scope, receive: Receive, send: Send) -> None:
     """Replies without a look at the body, as to a caller who is not known."""
-    headers = [(b"content-length", b"2")]
+    body = bytes(LARGE) if scope["path"] == "/large" else b"no"
+    headers = [(b"content-length", str(len(body)).encode())]
     await send({"type": "http.response.start", "status": 401, "headers": headers})
-    await send({"type": "http.response.body", "body": b"no"})
+    await send({"type": "http.response.body", "body": body})
 
 
 def talk(dialogue: Dialogue) -> None:
@@ -122,6 +124,32 @@ def test_a_body_that_is_whole_soon_after_the_reply_keeps_the_connection() -> Non
         assert b"401" in await reply(reader)
         writer.write(b" " * 1_000_000 + WHOLE)
         assert b"401" in await reply(reader)
+
+    talk(dialogue)
+
+
+def test_a_reply_that_is_not_taken_ends_the_connection(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(serving, "TAKEN_S", 0.2)
+
+    async def dialogue(reader: StreamReader, writer: StreamWriter) -> None:
+        transport = writer.transport
+        assert isinstance(transport, asyncio.ReadTransport)
+        transport.pause_reading()
+        writer.write(WHOLE.replace(b"/", b"/large", 1))
+        await drip(writer, b"G")
+
+    talk(dialogue)
+
+
+def test_a_reply_that_is_taken_slowly_is_taken_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(serving, "TAKEN_S", 0.2)
+
+    async def dialogue(reader: StreamReader, writer: StreamWriter) -> None:
+        writer.write(WHOLE.replace(b"/", b"/large", 1))
+        await reader.readuntil(b"\r\n\r\n")
+        for _ in range(50):
+            await reader.readexactly(LARGE // 50)
+            await asyncio.sleep(0.02)
 
     talk(dialogue)
 

@@ -13,7 +13,7 @@ import h11
 import uvicorn
 from starlette.types import ASGIApp
 from typing_extensions import override
-from uvicorn.protocols.http.flow_control import CLOSE_HEADER
+from uvicorn.protocols.http.flow_control import CLOSE_HEADER, FlowControl
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from qframe.errors import BadOption
@@ -23,6 +23,7 @@ LAST_REPLIES_S: Final = 5
 BACKLOG: Final = 2048
 HEAD_S: Final = 10.0
 REST_S: Final = 5.0
+TAKEN_S: Final = 30.0
 LIMITS_S: Final = {h11.IDLE: HEAD_S, h11.SEND_BODY: REST_S}
 KEPT_S: Final = 75  # longer than load balancers keep a connection, so that it is they who close it
 
@@ -42,6 +43,8 @@ class TimedConnection(H11Protocol):
     @override
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
+        transport.set_write_buffer_limits(1)  # so that the flow hears of all that is not taken
+        self.flow = TimedFlow(transport, self.loop)
         self._set_limit()
 
     @override
@@ -81,6 +84,37 @@ class TimedConnection(H11Protocol):
 def _has_two_lengths(headers: list[tuple[bytes, bytes]]) -> bool:
     """Whether a proxy may have seen the request end elsewhere (RFC 9112, 6.1)."""
     return {b"content-length", b"transfer-encoding"} <= {name for name, _ in headers}
+
+
+class TimedFlow(FlowControl):
+    """Ends a connection whose client takes nothing of a reply for half a minute."""
+
+    def __init__(self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop) -> None:
+        super().__init__(transport)
+        self._loop = loop
+        self._limit: asyncio.TimerHandle | None = None
+
+    @override
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        self._watch()
+
+    @override
+    def resume_writing(self) -> None:
+        super().resume_writing()
+        if self._limit is not None:
+            self._limit.cancel()
+            self._limit = None
+
+    def _watch(self) -> None:
+        left = self._transport.get_write_buffer_size()
+        self._limit = self._loop.call_later(TAKEN_S, self._look, left)
+
+    def _look(self, left: int) -> None:
+        if self._transport.get_write_buffer_size() < left:
+            self._watch()
+        else:
+            self._transport.abort()
 
 
 class GatewayServer(uvicorn.Server):
