@@ -63,7 +63,7 @@ def console(
     import uvicorn
 
     from qframe.web import console as console_of
-    from qframe.web.gateway.serving import bound_socket
+    from qframe.web.gateway.serving import TimedConnection, bound_socket
 
     outboxes = [outbox for each in apps_of(modules) for outbox in each.outboxes] if modules else []
     with target.opened() as app:
@@ -74,7 +74,7 @@ def console(
         stop = log_events(app.events, app.settings, level="info")
         config = uvicorn.Config(
             served, log_level="warning", access_log=False, proxy_headers=False,
-            server_header=False, lifespan="off",
+            server_header=False, lifespan="off", http=TimedConnection,
         )  # fmt: skip
         try:
             with bound_socket(address.bound, address.port) as bound, suppress(KeyboardInterrupt):
