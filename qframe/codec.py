@@ -163,8 +163,10 @@ def encode_headers(
         raise BadOption("headers", headers, "it is not a dict", 'use headers={"name": "value"}')
     stored: dict[str, str] = {}
     for name, value in (headers or {}).items():
-        if not isinstance(name, str) or not isinstance(value, str) or not name:
+        if not isinstance(name, str) or not isinstance(value, str):
             raise BadOption("header", {name: value}, "it is not a string", "use str for both")
+        if not name:
+            raise BadOption("header", {name: value}, "it has no name", "give it one")
         if not (is_encodable(name) and is_encodable(value)):
             raise BadOption("header", {name: value}, *_SURROGATE)
         if name.startswith("qf-"):

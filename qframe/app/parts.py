@@ -230,7 +230,10 @@ class AppParts:
         """
         with self.guard:
             if self.opened.worker is not None:
-                raise BadOption("run", "twice", "this app is already running", "stop() it first")
+                raise BadOption(
+                    "run", "twice", "this app is already running",
+                    "stop() it first, or leave the harness that has it",
+                )  # fmt: skip
             worker_id = new_worker_id()
 
             def coordinator_of_worker(on_failure: OnFailure) -> Coordinator:

@@ -146,8 +146,10 @@ class _RefusalFinder:
             entry = entry_of(topic, row)
         except TopicMismatch as error:
             return Waiting(row, refused=_short(error), remedy=error.remedy)
-        except (BadInput, msgspec.DecodeError) as error:
+        except msgspec.DecodeError as error:
             return Waiting(row, refused=f"it cannot be decoded: {_short(error)}", remedy=_DROP)
+        except BadInput as error:
+            return Waiting(row, refused=f"its topic refuses it: {_short(error)}", remedy=_DROP)
         room = self._room(topic).get(entry.slot)
         if room is None or room > 0:
             return Waiting(row)

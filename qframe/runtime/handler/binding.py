@@ -295,6 +295,11 @@ def _filler(name: str, parameter: str, annotation: Any) -> Callable[[Attempt], A
             "parameter", f"{name}({parameter})", "it asks for a batch; its consumer has no batch=",
             "add batch=Batch(500, '50ms') to the consumer, or take one Message",
         )  # fmt: skip
+    if Message in typing.get_args(annotation):
+        raise BadHandler(
+            "parameter", f"{name}({parameter})", "a message is always there, and nothing else is",
+            "annotate it with Message alone",
+        )  # fmt: skip
     if annotation is bytes:
         return lambda message: message.delivery.body
     if annotation is Any or annotation is object:
