@@ -7,25 +7,14 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import boto3
 import pytest
-from botocore.config import Config
 from botocore.exceptions import ClientError
 from eventually import eventually
 from gatewaying import GatewayProcess
+from sqs_client import client_of, made, received, refusal_of
 
 from qframe import QFrame
 from qframe.web.gateway.callers import new_token
-
-ALL = {"MessageAttributeNames": ["All"], "MessageSystemAttributeNames": ["All"]}
-
-
-def client_of(gateway: GatewayProcess, access_key: str = "local") -> Any:
-    """An unmodified client of SQS."""
-    return boto3.client(
-        "sqs", endpoint_url=gateway.url, region_name="us-east-1", aws_access_key_id=access_key,
-        aws_secret_access_key="any", config=Config(retries={"max_attempts": 0}),
-    )  # fmt: skip
 
 
 @pytest.fixture(scope="module", params=["sqlite", "redis"])
@@ -54,23 +43,6 @@ def name(request: pytest.FixtureRequest) -> str:
     return str(request.node.originalname[5:60])
 
 
-def _made(sqs: Any, name: str, **attributes: str) -> str:
-    url: str = sqs.create_queue(QueueName=name, Attributes=attributes)["QueueUrl"]
-    return url
-
-
-def _received(sqs: Any, url: str, **asked: Any) -> list[Any]:
-    found: list[Any] = sqs.receive_message(
-        QueueUrl=url, **{"WaitTimeSeconds": 10, "MaxNumberOfMessages": 10, **ALL, **asked}
-    ).get("Messages", [])
-    return found
-
-
-def _refused(error: pytest.ExceptionInfo[ClientError]) -> str:
-    code: str = error.value.response["Error"]["Code"]
-    return code
-
-
 def _counts(sqs: Any, url: str) -> tuple[str, ...]:
     found = sqs.get_queue_attributes(QueueUrl=url, AttributeNames=["All"])["Attributes"]
     return tuple(
@@ -79,7 +51,7 @@ def _counts(sqs: Any, url: str) -> tuple[str, ...]:
 
 
 def test_a_message_is_sent_received_and_deleted(sqs: Any, name: str) -> None:
-    url = _made(sqs, name)
+    url = made(sqs, name)
     attributes = {
         "author": {"DataType": "String", "StringValue": "ann"},
         "raw": {"DataType": "Binary", "BinaryValue": b"\0\1"},
@@ -87,7 +59,7 @@ def test_a_message_is_sent_received_and_deleted(sqs: Any, name: str) -> None:
     body = '{"text": "secret body"}'
     sent = sqs.send_message(QueueUrl=url, MessageBody=body, MessageAttributes=attributes)
     assert _counts(sqs, url) == ("1", "0", "0")
-    [one] = _received(sqs, url)  # boto3 itself compares the sums of body and attributes
+    [one] = received(sqs, url)  # boto3 itself compares the sums of body and attributes
     assert (one["Body"], one["MessageAttributes"]) == (body, attributes)
     assert (one["MessageId"], one["MD5OfMessageAttributes"]) == (
         sent["MessageId"], sent["MD5OfMessageAttributes"]
@@ -101,7 +73,7 @@ def test_a_message_is_sent_received_and_deleted(sqs: Any, name: str) -> None:
 def test_a_fifo_queue_keeps_the_order_of_its_groups_and_drops_duplicates(
     sqs: Any, name: str
 ) -> None:
-    url = _made(sqs, f"{name[:50]}.fifo", FifoQueue="true", ContentBasedDeduplication="true")
+    url = made(sqs, f"{name[:50]}.fifo", FifoQueue="true", ContentBasedDeduplication="true")
     for number in range(3):
         entries = [
             {"Id": group, "MessageBody": f"{group}{number}", "MessageGroupId": group}
@@ -111,7 +83,7 @@ def test_a_fifo_queue_keeps_the_order_of_its_groups_and_drops_duplicates(
             assert len(sqs.send_message_batch(QueueUrl=url, Entries=entries)["Successful"]) == 2
     seen: list[str] = []
     while len(seen) < 6:
-        found = _received(sqs, url)
+        found = received(sqs, url)
         bodies = [one["Body"] for one in found]
         assert len({body[0] for body in bodies}) == len(bodies)
         seen += bodies
@@ -123,37 +95,37 @@ def test_a_fifo_queue_keeps_the_order_of_its_groups_and_drops_duplicates(
 
 
 def test_what_is_not_deleted_comes_again_and_a_late_receipt_is_refused(sqs: Any, name: str) -> None:
-    url = _made(sqs, f"{name[:50]}.fifo", FifoQueue="true", ContentBasedDeduplication="true")
+    url = made(sqs, f"{name[:50]}.fifo", FifoQueue="true", ContentBasedDeduplication="true")
     sqs.send_message(QueueUrl=url, MessageBody="x", MessageGroupId="g")
-    [first] = _received(sqs, url, VisibilityTimeout=1)
-    [second] = _received(sqs, url)
+    [first] = received(sqs, url, VisibilityTimeout=1)
+    [second] = received(sqs, url)
     assert second["Attributes"]["ApproximateReceiveCount"] == "2"
     assert second["MessageId"] == first["MessageId"]
     late = {"QueueUrl": url, "ReceiptHandle": first["ReceiptHandle"]}
     with pytest.raises(ClientError) as refused:
         sqs.delete_message(**late)
-    assert _refused(refused) == "InvalidParameterValue"
+    assert refusal_of(refused) == "InvalidParameterValue"
     with pytest.raises(ClientError) as refused:
         sqs.change_message_visibility(**late, VisibilityTimeout=9)
-    assert _refused(refused) == "AWS.SimpleQueueService.MessageNotInflight"
+    assert refusal_of(refused) == "AWS.SimpleQueueService.MessageNotInflight"
     receipt = {"QueueUrl": url, "ReceiptHandle": second["ReceiptHandle"]}
     sqs.change_message_visibility(**receipt, VisibilityTimeout=0)
-    [third] = _received(sqs, url)
+    [third] = received(sqs, url)
     assert third["Attributes"]["ApproximateReceiveCount"] == "3"
 
 
 def test_dead_letters_are_in_their_queue_and_move_back(sqs: Any, name: str) -> None:
-    dead = _made(sqs, f"{name}-dead")
+    dead = made(sqs, f"{name}-dead")
     arn = sqs.get_queue_attributes(QueueUrl=dead, AttributeNames=["QueueArn"])["Attributes"][
         "QueueArn"
     ]
     policy = json.dumps({"deadLetterTargetArn": arn, "maxReceiveCount": 1})
-    url = _made(sqs, name, RedrivePolicy=policy)
+    url = made(sqs, name, RedrivePolicy=policy)
     assert sqs.list_dead_letter_source_queues(QueueUrl=dead)["queueUrls"] == [url]
     sent = sqs.send_message(QueueUrl=url, MessageBody="secret body")
-    assert len(_received(sqs, url, VisibilityTimeout=0)) == 1
-    assert _received(sqs, url, WaitTimeSeconds=0) == []
-    [one] = eventually(lambda: _received(sqs, dead, VisibilityTimeout=0), within=20)
+    assert len(received(sqs, url, VisibilityTimeout=0)) == 1
+    assert received(sqs, url, WaitTimeSeconds=0) == []
+    [one] = eventually(lambda: received(sqs, dead, VisibilityTimeout=0), within=20)
     assert (one["MessageId"], one["Body"]) == (sent["MessageId"], "secret body")
     assert one["Attributes"]["DeadLetterQueueSourceArn"].endswith(f":{name}")
     task = sqs.start_message_move_task(SourceArn=arn)["TaskHandle"]
@@ -163,10 +135,10 @@ def test_dead_letters_are_in_their_queue_and_move_back(sqs: Any, name: str) -> N
         return found if found["Status"] == "COMPLETED" else None
 
     assert eventually(moved, within=30)["ApproximateNumberOfMessagesMoved"] == 1
-    assert len(_received(sqs, url)) == 1
+    assert len(received(sqs, url)) == 1
     with pytest.raises(ClientError) as refused:
         sqs.cancel_message_move_task(TaskHandle=task)
-    assert _refused(refused) == "AWS.SimpleQueueService.UnsupportedOperation"
+    assert refusal_of(refused) == "AWS.SimpleQueueService.UnsupportedOperation"
 
 
 def test_a_move_into_a_queue_without_room_loses_nothing(
@@ -175,7 +147,7 @@ def test_a_move_into_a_queue_without_room_loses_nothing(
     name = name[:40]
     topic = {"kind": "delay", "slots": 1, "max_length": 1}
     assert gateway.request("PUT", f"/v1/topics/{name}-to", topic).status == 200
-    full, dead = _made(sqs, f"{name}-to"), _made(sqs, f"{name}-dead")
+    full, dead = made(sqs, f"{name}-to"), made(sqs, f"{name}-dead")
     arns = [
         sqs.get_queue_attributes(QueueUrl=url, AttributeNames=["QueueArn"])["Attributes"][
             "QueueArn"
@@ -183,7 +155,7 @@ def test_a_move_into_a_queue_without_room_loses_nothing(
         for url in (dead, full)
     ]
     policy = json.dumps({"deadLetterTargetArn": arns[0], "maxReceiveCount": 9})
-    _made(sqs, f"{name}-from", RedrivePolicy=policy)
+    made(sqs, f"{name}-from", RedrivePolicy=policy)
     sqs.send_message(QueueUrl=full, MessageBody="first")
     sqs.send_message(QueueUrl=dead, MessageBody="second")
     sqs.start_message_move_task(SourceArn=arns[0], DestinationArn=arns[1])
@@ -193,51 +165,51 @@ def test_a_move_into_a_queue_without_room_loses_nothing(
         return found.get("FailureReason")
 
     assert "is full" in eventually(reason, within=30)
-    assert [one["Body"] for one in _received(sqs, dead)] == ["second"]
+    assert [one["Body"] for one in received(sqs, dead)] == ["second"]
 
 
 def test_a_repeated_attempt_to_receive_gets_the_same_messages(sqs: Any, name: str) -> None:
-    url = _made(sqs, f"{name[:50]}.fifo", FifoQueue="true", ContentBasedDeduplication="true")
+    url = made(sqs, f"{name[:50]}.fifo", FifoQueue="true", ContentBasedDeduplication="true")
     sqs.send_message(QueueUrl=url, MessageBody="x", MessageGroupId="g")
     first, again = (
-        _received(sqs, url, ReceiveRequestAttemptId="attempt", WaitTimeSeconds=1) for _ in range(2)
+        received(sqs, url, ReceiveRequestAttemptId="attempt", WaitTimeSeconds=1) for _ in range(2)
     )
     assert [one["ReceiptHandle"] for one in first] == [one["ReceiptHandle"] for one in again]
     assert len(first) == 1
-    assert _received(sqs, url, WaitTimeSeconds=0) == []
+    assert received(sqs, url, WaitTimeSeconds=0) == []
 
 
 def test_a_purged_queue_is_empty_and_a_deleted_one_is_gone(sqs: Any, name: str) -> None:
-    url = _made(sqs, name)
+    url = made(sqs, name)
     entries = [{"Id": str(n), "MessageBody": "x", "DelaySeconds": 60 * (n % 2)} for n in range(6)]
     sqs.send_message_batch(QueueUrl=url, Entries=entries)
-    assert len(_received(sqs, url, MaxNumberOfMessages=1)) == 1
+    assert len(received(sqs, url, MaxNumberOfMessages=1)) == 1
     assert _counts(sqs, url) == ("2", "3", "1")
     sqs.purge_queue(QueueUrl=url)
     assert _counts(sqs, url) == ("0", "0", "0")
     with pytest.raises(ClientError) as refused:
         sqs.purge_queue(QueueUrl=url)
-    assert _refused(refused) == "AWS.SimpleQueueService.PurgeQueueInProgress"
+    assert refusal_of(refused) == "AWS.SimpleQueueService.PurgeQueueInProgress"
     sqs.send_message(QueueUrl=url, MessageBody="new")
-    assert [one["Body"] for one in _received(sqs, url)] == ["new"]
+    assert [one["Body"] for one in received(sqs, url)] == ["new"]
     sqs.delete_queue(QueueUrl=url)
     with pytest.raises(sqs.exceptions.QueueDoesNotExist):
         sqs.get_queue_url(QueueName=name)
     assert url not in sqs.list_queues().get("QueueUrls", [])
-    assert _counts(sqs, _made(sqs, name)) == ("0", "0", "0")
+    assert _counts(sqs, made(sqs, name)) == ("0", "0", "0")
 
 
 def test_a_producer_in_python_and_a_client_of_sqs_meet_in_one_queue(
     sqs: Any, name: str, store: str
 ) -> None:
-    url = _made(sqs, f"{name[:50]}.fifo", FifoQueue="true", ContentBasedDeduplication="true")
+    url = made(sqs, f"{name[:50]}.fifo", FifoQueue="true", ContentBasedDeduplication="true")
     with QFrame(store) as app:
         topic = f"{name[:50]}.fifo"
         found = app.store.topic(topic)
         assert found is not None
         app.store.subscribe(found, "python")  # a group collects from when it subscribes
         app.publish(topic, {"from": "python"}, key="g", headers={"color": "red"})
-        [one] = _received(sqs, url)
+        [one] = received(sqs, url)
         assert json.loads(one["Body"]) == {"from": "python"}
         assert one["MessageAttributes"]["color"]["StringValue"] == "red"
         sqs.delete_message(QueueUrl=url, ReceiptHandle=one["ReceiptHandle"])
@@ -262,11 +234,11 @@ def test_a_token_is_an_access_key_with_its_rights(tmp_path: Path, store: str) ->
     flags = ("--sqs", "--tokens", "tokens.toml", "--grace", "0.2s")
     with GatewayProcess(tmp_path, store, *flags) as gateway:
         writes, reads = client_of(gateway, writer[0]), client_of(gateway, reader[0])
-        url = _made(writes, "rights")
+        url = made(writes, "rights")
         writes.send_message(QueueUrl=url, MessageBody="x")
-        [one] = _received(reads, url)
+        [one] = received(reads, url)
         assert one["Attributes"]["SenderId"] == "writer"
-        other = _made(writes, "rights-dead")
+        other = made(writes, "rights-dead")
         assert reads.list_queues()["QueueUrls"] == [url]  # nobody sees what is not theirs
         arn = "arn:aws:sqs:us-east-1:000000000000:rights-dead"
         policy = json.dumps({"deadLetterTargetArn": arn, "maxReceiveCount": 1})
@@ -274,16 +246,16 @@ def test_a_token_is_an_access_key_with_its_rights(tmp_path: Path, store: str) ->
             lambda: reads.send_message(QueueUrl=url, MessageBody="x"),
             lambda: writes.receive_message(QueueUrl=url),
             lambda: reads.delete_queue(QueueUrl=url),
-            lambda: _made(writes, "another"),
+            lambda: made(writes, "another"),
             lambda: reads.get_queue_attributes(QueueUrl=other, AttributeNames=["All"]),
             lambda: writes.set_queue_attributes(QueueUrl=url, Attributes={"RedrivePolicy": policy}),
         ):
             with pytest.raises(ClientError) as refused:
                 refused_call()
-            assert _refused(refused) in ("AccessDenied", "AccessDeniedException")
+            assert refusal_of(refused) in ("AccessDenied", "AccessDeniedException")
         with pytest.raises(ClientError) as refused:
             client_of(gateway, "guessed").list_queues()
-        assert _refused(refused) == "InvalidClientTokenId"
+        assert refusal_of(refused) == "InvalidClientTokenId"
         assert gateway.stop() == 0
         text = gateway.log.read_text(encoding="utf-8")
         assert writer[0] not in text
@@ -298,9 +270,9 @@ def test_a_message_is_deleted_by_way_of_another_gateway(tmp_path: Path) -> None:
         GatewayProcess(tmp_path, store, "--sqs", "--grace", "0.2s", **secret) as second,
     ):
         sqs, other = client_of(first), client_of(second)
-        url = _made(sqs, "shared")
+        url = made(sqs, "shared")
         sqs.send_message(QueueUrl=url, MessageBody="x")
-        [one] = _received(sqs, url)
+        [one] = received(sqs, url)
         receipt = {"QueueUrl": url, "ReceiptHandle": one["ReceiptHandle"]}
         other.change_message_visibility(**receipt, VisibilityTimeout=60)
         other.delete_message(**receipt)

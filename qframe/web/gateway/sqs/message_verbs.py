@@ -207,7 +207,10 @@ class MessageVerbs:
     async def _received(
         self, queue: Queue, request: ReceiveMessage, wait_s: int, visibility_s: int, call: SqsCall
     ) -> list[OpenDelivery]:
-        """Messages that are not older than the queue keeps them."""
+        """Messages that are not older than the queue keeps them.
+
+        None at once where the client has as many as it may: other requests of its took them.
+        """
         clock = self._service.clock
         most = call.caller.room(request.max_number_of_messages)
         until_s = clock.monotonic_s() + wait_s
@@ -224,7 +227,7 @@ class MessageVerbs:
                 await self._gateway.settle(
                     queue.name, GROUP, [_visibility(one.receipt, 0) for one in kept]
                 )
-            if kept or not (found or left_s):
+            if kept or not (found or left_s) or call.caller.client.room < 1:
                 return sorted(kept, key=_age)
 
     async def _without_old(

@@ -1,0 +1,40 @@
+"""Clients of SQS at their limits, and queues with messages that nobody should have sent."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from botocore.exceptions import ClientError
+from eventually import eventually
+from gatewaying import GatewayProcess
+from sqs_client import client_of, made, received
+
+from qframe.web.gateway.callers import new_token
+
+
+def test_a_client_that_has_all_it_may_is_answered_and_does_not_wait(tmp_path: Path) -> None:
+    token, digest = new_token()
+    (tmp_path / "tokens.toml").write_text(
+        f'[tokens.one]\nhashes = ["{digest}"]\npublish = ["*"]\nconsume = ["*"]\nadmin = ["*"]\n'
+        "in_flight = 1\n",
+        encoding="utf-8",
+    )
+    flags = ("--sqs", "--tokens", "tokens.toml", "--grace", "0.2s")
+    store = f"sqlite:///{tmp_path}/q.db"
+    with GatewayProcess(tmp_path, store, *flags) as gateway, ThreadPoolExecutor(2) as threads:
+        sqs = client_of(gateway, token)
+        url = made(sqs, "limited")
+
+        def take() -> list[Any]:
+            with suppress(ClientError):  # one that comes so late that the other has the message
+                return received(client_of(gateway, token), url, WaitTimeSeconds=20)
+            return []
+
+        waiting = [threads.submit(take) for _ in range(2)]
+        for body in "ab":
+            sqs.send_message(QueueUrl=url, MessageBody=body)
+        eventually(lambda: all(each.done() for each in waiting), within=10)
+        assert sorted(len(each.result()) for each in waiting) == [0, 1]
