@@ -116,6 +116,33 @@ def test_a_header_of_another_producer_is_an_attribute() -> None:
     assert message["Attributes"]["SenderId"] == "qframe"
 
 
+@pytest.mark.parametrize(
+    ("types", "value"),
+    [
+        ("{not json", "red"),
+        ('["color"]', "red"),
+        ('{"color": 7}', "red"),
+        ('{"color": "Binary"}', "no base64"),
+        ('{"color": "Binary.png"}', "abc"),
+        ('{"color": "Binary"}', "rückwärts"),
+    ],
+)
+def test_what_cannot_be_read_as_an_attribute_of_its_type_is_shown_as_text(
+    types: str, value: str
+) -> None:
+    headers = {"color": value, "size": "7", "sqs-types": types}
+    message = shown(
+        Taken("r", "id", None, headers, b"1", 5, 1, 9), ALL, is_fifo=False, source_arn=None
+    )
+    assert message["MessageAttributes"] == {
+        "color": {"DataType": "String", "StringValue": value},
+        "size": {"DataType": "String", "StringValue": "7"},
+    }
+    assert message["MD5OfMessageAttributes"] == md5_of_attributes(
+        {"color": _text(value), "size": _text("7")}
+    )
+
+
 def test_a_message_of_a_fifo_queue_has_its_group_as_key_and_one_id_for_its_duplicates() -> None:
     first = _prepared(BY_CONTENT, message_group_id="g")
     again = _prepared(BY_CONTENT, message_group_id="other")

@@ -41,6 +41,7 @@ TYPES: Final = f"{PREFIX}types"
 FIRST_ID: Final = f"{PREFIX}id"
 DEAD_FROM: Final = f"{PREFIX}dead-from"
 
+_TEXT: Final = "String"
 _TRACE_NAME: Final = "AWSTraceHeader"
 _NAME: Final = re.compile(r"(?!\.)(?!.*\.\.)[A-Za-z0-9_.-]{1,256}(?<!\.)")
 _NUMBER: Final = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?")
@@ -198,7 +199,7 @@ def _headers_of(attributes: Mapping[str, AttributeValue]) -> dict[str, str]:
     types: dict[str, str] = {}
     for name, each in attributes.items():
         headers[name] = _value_of(name, each)
-        if each.data_type != "String":
+        if each.data_type != _TEXT:
             types[name] = each.data_type
     if types:
         headers[TYPES] = msgspec.json.encode(types).decode()
@@ -243,7 +244,7 @@ def _trace_of(system: Mapping[str, AttributeValue]) -> str:
         if name != _TRACE_NAME:
             raise invalid_parameter("MessageSystemAttributes", name, "It is not supported.")
     value = system[_TRACE_NAME]
-    if value.data_type != "String" or not value.string_value:
+    if value.data_type != _TEXT or not value.string_value:
         raise invalid_value(f"The message system attribute '{_TRACE_NAME}' must be a String.")
     return value.string_value
 
@@ -325,23 +326,30 @@ def shown(
 
 
 def attributes_in(headers: Mapping[str, str]) -> dict[str, AttributeValue]:
-    """The message's attributes among its headers."""
+    """The message's attributes among its headers; one that is not of its type is a text."""
     types = _types_in(headers)
-    found: dict[str, AttributeValue] = {}
-    for name, value in headers.items():
-        if name.startswith((PREFIX, "qf-")) or not _NAME.fullmatch(name):
-            continue
-        kind = types.get(name, "String")
-        if kind.startswith("Binary"):
-            found[name] = AttributeValue(data_type=kind, binary_value=b64decode(value))
-        else:
-            found[name] = AttributeValue(data_type=kind, string_value=value)
-    return found
+    return {
+        name: _attribute_of(value, types.get(name, _TEXT))
+        for name, value in headers.items()
+        if not name.startswith((PREFIX, "qf-")) and _NAME.fullmatch(name)
+    }
+
+
+def _attribute_of(value: str, kind: str) -> AttributeValue:
+    if kind.startswith("Binary"):
+        try:
+            return AttributeValue(data_type=kind, binary_value=b64decode(value, validate=True))
+        except ValueError:
+            kind = _TEXT
+    return AttributeValue(data_type=kind, string_value=value)
 
 
 def _types_in(headers: Mapping[str, str]) -> dict[str, str]:
-    text = headers.get(TYPES)
-    return {} if text is None else msgspec.json.decode(text, type=dict[str, str])
+    """The types of attributes; none if another producer has written there what is not such."""
+    try:
+        return msgspec.json.decode(headers.get(TYPES, "{}"), type=dict[str, str])
+    except msgspec.DecodeError:
+        return {}
 
 
 def _system_attributes(
