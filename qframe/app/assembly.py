@@ -212,6 +212,9 @@ class Assembly(msgspec.Struct, frozen=True, kw_only=True):
         )  # fmt: skip
         if spec.is_handled_elsewhere:
             made.flow.begin_at_full_speed()
+        if (demand := spec.demand) is not None:
+            made.flow.demand = demand
+            demand.serve(made.pull_loop.wake)
         if meter is not None:
             meter.watch(made)
         return made

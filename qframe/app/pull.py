@@ -24,6 +24,7 @@ from qframe.message import Message
 from qframe.options.consumer import OnDead, check_topic, consumer_options
 from qframe.options.rules import refuse_unknown
 from qframe.retry import Backoff
+from qframe.runtime.demand import Demand
 from qframe.runtime.handler.spec import ConsumerSpec, OnSettled
 from qframe.tags import AllOf
 from qframe.topic import Topic, checked_name, duration_ms
@@ -102,6 +103,7 @@ class Pull:
         pulls: the app's.
         on_settled: called with deliveries and what the store has said of their settlements, from
             a thread of the pull.
+        demand: how much it may read; as much as fits if there is none.
 
     Raises:
         BadOption: if an option is unknown or wrong.
@@ -117,10 +119,11 @@ class Pull:
         open_coordinator: Callable[[str, OnFailure], Coordinator],
         pulls: Pulls,
         on_settled: OnSettled | None = None,
+        demand: Demand | None = None,
     ) -> None:
         of_consumer: dict[str, Any] = dict(options)
         self._timeout_s = _seconds(of_consumer.pop("timeout", None))
-        self._consumer = _consumer(topic, group, of_consumer, on_settled)
+        self._consumer = _consumer(topic, group, of_consumer, on_settled, demand)
         self._make_assembly = make_assembly
         self._open_coordinator = open_coordinator
         self._pulls = pulls
@@ -286,8 +289,9 @@ class _Loop:
 
 
 def _consumer(
-    topic: Topic | str, group: str, options: dict[str, Any], on_settled: OnSettled | None
-) -> ConsumerSpec:
+    topic: Topic | str, group: str, options: dict[str, Any], on_settled: OnSettled | None,
+    demand: Demand | None,
+) -> ConsumerSpec:  # fmt: skip
     """Checks the options of a pull, and returns them as those of a consumer."""
     if not isinstance(topic, Topic):
         checked_name(topic, "topic")
@@ -299,8 +303,9 @@ def _consumer(
     if isinstance(topic, Topic):
         check_topic(checked, topic)
     return ConsumerSpec(
-        topic, group, _no_handler, _no_handler, checked, is_pulled=True, on_settled=on_settled
-    )
+        topic, group, _no_handler, _no_handler, checked, is_pulled=True, on_settled=on_settled,
+        demand=demand,
+    )  # fmt: skip
 
 
 def _no_handler(message: Message) -> NoReturn:

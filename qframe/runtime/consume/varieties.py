@@ -63,7 +63,7 @@ def executor_of(
     """The executor of a handler: threads, the event loop, or a loop of the user's own."""
     options = spec.options
     if spec.is_pulled:
-        return PullBuffer(clock, place.work)
+        return PullBuffer(clock, place.work, spec.demand)
     if place.batches is not None:
         return BatchThreadExecutor(
             name=place.name, threads=options.threads, batches=place.batches,

@@ -10,6 +10,7 @@ from typing import Final, Protocol
 from qframe.clock import Clock
 from qframe.message import Delivery
 from qframe.options.report import HandlerStack
+from qframe.runtime.demand import Demand
 from qframe.runtime.handler.attempt import Attempt
 
 LONGEST_WAIT_S: Final = 3600.0  # what a lock can wait for at once has a bound
@@ -31,14 +32,16 @@ class PullBuffer:
     Args:
         clock: measures waits.
         work: the engine.
+        demand: hears how many attempts can be taken, or have been, if that bounds what is pulled.
 
     Attributes:
         closed: whether nothing is handed out any more.
     """
 
-    def __init__(self, clock: Clock, work: PullWork) -> None:
+    def __init__(self, clock: Clock, work: PullWork, demand: Demand | None = None) -> None:
         self._clock = clock
         self._work = work
+        self._demand = demand
         self._changed = threading.Condition()
         self._waiting: deque[Attempt] = deque()
         self._taken: list[Attempt] = []
@@ -78,6 +81,7 @@ class PullBuffer:
         with self._changed:
             self._waiting.extend(attempts)
             self._changed.notify(len(attempts))
+        self._offer(len(attempts))
 
     def pause(self, attempt: Attempt, seconds: float) -> None:  # noqa: ARG002 - nobody asks for one
         """Puts an attempt back: only handlers, of which there are none here, ask for a pause."""
@@ -88,7 +92,13 @@ class PullBuffer:
         with self._changed:
             lying = [(each, wanted(each.delivery)) for each in self._waiting]
             self._waiting = deque(each for each, is_wanted in lying if not is_wanted)
-        return [each for each, is_wanted in lying if is_wanted]
+            taken_back = [each for each, is_wanted in lying if is_wanted]
+        self._offer(-len(taken_back))
+        return taken_back
+
+    def _offer(self, count: int) -> None:
+        if self._demand is not None:
+            self._demand.offer(count)
 
     def take(self, timeout_s: float | None) -> Attempt | None:
         """The next attempt, its user's to settle; None if none has come in time, or at the end.
@@ -109,6 +119,7 @@ class PullBuffer:
                     self._taken.remove(attempt)
             with self._changed:
                 self._handed_out -= 1
+            self._offer(-1)
         return None
 
     def _next(self, until_s: float | None) -> Attempt | None:

@@ -210,6 +210,7 @@ class PullLoop(Service):
     def _rest(self, owned: Mapping[int, str]) -> None:
         """Waits where all slots are quiet, or it has none, until there may be something to pull."""
         self.idle = True
+        self._flow.rests()
         if owned:
             self.looked = self._begun
         until_s = self._clock.monotonic_s() + self._sleep_s(owned)
@@ -313,6 +314,7 @@ class PullLoop(Service):
     def _take(self, asks: list[PullRequest], pulled: PullResult) -> None:
         deliveries = pulled.deliveries
         self._planner.note(asks, pulled)
+        self._flow.note(deliveries)
         if deliveries:
             self.idle = False
             if self._is_kept:
@@ -320,7 +322,6 @@ class PullLoop(Service):
                 for one in deliveries:
                     one.taken_s = now_s
             self._in_flight.add(deliveries)
-            self._flow.note(deliveries)
             owned = self._receiver.still_owned(deliveries)
             if len(owned) < len(deliveries):
                 self._in_flight.remove(set(deliveries).difference(owned))

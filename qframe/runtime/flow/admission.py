@@ -11,6 +11,7 @@ from qframe.message import Delivery
 from qframe.options.consumer import ConsumerOptions
 from qframe.options.flow import RateLimit
 from qframe.runtime.context import ConsumerContext
+from qframe.runtime.demand import Demand
 from qframe.runtime.flow.breaker import CircuitBreaker
 from qframe.runtime.flow.in_flight import InFlight, SlowStart
 from qframe.runtime.flow.shared_token_bucket import bucket_for
@@ -47,6 +48,7 @@ class AdmissionControl:
         gate: the check, if there is one: returns 0 if a delivery may begin, else after how long to
             ask again.
         again_s: after there was no room, how long to wait before asking again.
+        demand: how many messages the user of a pull wants, if that is known.
     """
 
     def __init__(
@@ -80,6 +82,7 @@ class AdmissionControl:
         self._limited_since_s: float | None = None
         self.again_s: float = LONGEST_SLEEP_S
         self.gate: Callable[[Delivery], float] | None = None
+        self.demand: Demand | None = None
         self._limit_to(self._own_limit)
 
     # From any thread.
@@ -185,6 +188,9 @@ class AdmissionControl:
         """How many messages to pull now; where it is 0, `again_s` says when to ask again."""
         if not (at_most := self.allowed(at_most)):
             return 0
+        if (demand := self.demand) is not None and not (at_most := min(at_most, demand.room())):
+            self.again_s = LONGEST_SLEEP_S
+            return 0
         room = self._slow_start.room(self._in_flight, self._in_flight.room(at_most))
         self.again_s = LONGEST_SLEEP_S
         if self._slow_start.ramping_up:
@@ -218,11 +224,18 @@ class AdmissionControl:
         It has not just begun, so that a message that ends it takes few others along.
         """
         is_free = self.gate is None and not self._paused and not self._slow_start.ramping_up
-        return is_free and self._in_flight.may_expect(slots)
+        return is_free and self.demand is None and self._in_flight.may_expect(slots)
 
     def note(self, deliveries: list[Delivery]) -> None:
         """Notes what was pulled."""
         self._slow_start.note(deliveries)
+        if self.demand is not None:
+            self.demand.pulled()
+
+    def rests(self) -> None:
+        """Notes that all slots are quiet."""
+        if self.demand is not None:
+            self.demand.rests()
 
     @property
     def ready(self) -> int:

@@ -13,6 +13,7 @@ from qframe.hooks import Middleware, is_async
 from qframe.message import Delivery
 from qframe.options.consumer import ConsumerOptions, checked_threads
 from qframe.outcomes import Settled
+from qframe.runtime.demand import Demand
 from qframe.runtime.handler.binding import BatchHandler, Handler, name_of
 from qframe.topic import Topic, broadcast_group, legal_name
 
@@ -42,6 +43,7 @@ class ConsumerSpec(msgspec.Struct, frozen=True):
     `is_pulled` says that it has none: its messages are for a loop of the user's own. One that is
     not `is_served` collects, and other workers handle what it collects. `on_settled` is called with
     deliveries and what the store has said of their settlements, from the thread that sends them.
+    With a `demand` no more is pulled than that asks for.
     """
 
     topic: Topic | str
@@ -52,6 +54,7 @@ class ConsumerSpec(msgspec.Struct, frozen=True):
     is_pulled: bool = False
     is_served: bool = True
     on_settled: OnSettled | None = None
+    demand: Demand | None = None
 
     def __post_init__(self) -> None:
         if self.options.batch is not None:

@@ -13,10 +13,11 @@ from qframe.clock import SYSTEM_CLOCK
 from qframe.errors import BadInput, QFrameError, TopicFull
 from qframe.outcomes import Published
 from qframe.producing.outgoing import Outgoing
+from qframe.runtime.demand import Demand
 from qframe.runtime.handler.spec import OnSettled
 from qframe.topic import checked_name
 from qframe.web.gateway.deliveries import Client, OpenDelivery, Settle, SettleOutcome, SettleReply
-from qframe.web.gateway.open_group import MOST_BYTES, OpenGroup
+from qframe.web.gateway.open_group import MOST_BYTES, OpenGroup, PullMaker
 from qframe.web.gateway.receipts import Receipts
 
 THREADS: Final = 32
@@ -218,14 +219,14 @@ class Gateway:
             )  # fmt: skip
         return found
 
-    def _pull_maker(self, topic: str, group: str) -> Callable[[OnSettled], Pull]:
+    def _pull_maker(self, topic: str, group: str) -> PullMaker:
         options = self._options.get((topic, group), {})
         parts = self.app.parts
 
-        def make(on_settled: OnSettled) -> Pull:
+        def make(on_settled: OnSettled, demand: Demand) -> Pull:
             return Pull(
                 topic, group, options, pulls=parts.opened.pulls, make_assembly=parts.assembly,
-                open_coordinator=parts.open_coordinator, on_settled=on_settled,
+                open_coordinator=parts.open_coordinator, on_settled=on_settled, demand=demand,
             )  # fmt: skip
 
         return make

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import threading
 from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -16,6 +15,7 @@ from qframe.errors import AlreadySettled, QFrameError
 from qframe.message import Delivery, Message
 from qframe.outcomes import Settled
 from qframe.retry import NeedRetry
+from qframe.runtime.demand import Demand
 from qframe.runtime.handler.attempt import Attempt
 from qframe.runtime.handler.spec import OnSettled
 from qframe.web.gateway.deliveries import (
@@ -26,17 +26,18 @@ from qframe.web.gateway.deliveries import (
     SettleReply,
     Verb,
 )
+from qframe.web.gateway.feed import Feed
 from qframe.web.gateway.receipts import Receipts
 from qframe.web.gateway.waiting import SettleCall, WaitingPull
 
 MOST_AT_ONCE: Final = 500
 MOST_BYTES: Final = 64 * 2**20
-_LOOK_S: Final = 0.2
 _FEW: Final = 1000
 _FIRST_STEP_S: Final = 0.001
 _LONGEST_STEP_S: Final = 0.02
-_LINGER_S: Final = 0.002  # what comes together is handed out together
 JOINING_S: Final = 3.0  # a client that does not wait, waits as long for a group to be joined
+
+PullMaker = Callable[[OnSettled, Demand], Pull]
 
 
 class OpenGroup:
@@ -49,7 +50,8 @@ class OpenGroup:
 
     Args:
         topic, group: names.
-        make_pull: makes its pull, given what is called with results of settlements.
+        make_pull: makes its pull, given what is called with results of settlements, and what says
+            how much it may read.
         receipts: makes receipts.
         clock: measures leases.
         on_end: called when its pull has ended, with the error that ended it, if one has.
@@ -60,7 +62,7 @@ class OpenGroup:
         topic: str,
         group: str,
         *,
-        make_pull: Callable[[OnSettled], Pull],
+        make_pull: PullMaker,
         receipts: Receipts,
         clock: Clock,
         on_end: Callable[[OpenGroup, BaseException | None], None],
@@ -71,7 +73,11 @@ class OpenGroup:
         self._clock = clock
         self._on_end = on_end
         self._loop = asyncio.get_running_loop()
-        self._pull = make_pull(self._settled_by_store)
+        demand = Demand()
+        self._feed = Feed(
+            f"qframe.gateway.{topic}.{group}", make_pull(self._settled_by_store, demand), demand,
+            clock=clock, tell=self._tell, on_arrived=self._arrived, on_end=self._end,
+        )  # fmt: skip
         self._waiters: deque[WaitingPull] = deque()
         self._spare: deque[Message] = deque()
         self._open: dict[str, OpenDelivery] = {}
@@ -79,17 +85,9 @@ class OpenGroup:
         self._timer: asyncio.TimerHandle | None = None
         self._settling: dict[Delivery, tuple[SettleCall, int]] = {}
         self._used_s = clock.monotonic_s()
-        self._guard = threading.Condition()
-        self._asked = 0
-        self._underway = 0
-        self._arrived_count = 0
-        self._closing = False
         self._failure: BaseException | None = None
         self._ended = asyncio.Event()
-        self._thread = threading.Thread(
-            target=self._feed, name=f"qframe.gateway.{topic}.{group}", daemon=True
-        )
-        self._thread.start()
+        self._feed.start()
 
     @property
     def open_count(self) -> int:
@@ -127,9 +125,9 @@ class OpenGroup:
                 self.put_back(found.result())
             raise
         finally:
-            with suppress(ValueError):
+            if waiter in self._waiters:  # it goes with nothing
                 self._waiters.remove(waiter)
-            self._ask()
+                self._ask(is_less=True)
         return found.result() if found.done() else []
 
     async def _wait_for(self, found: asyncio.Future[list[OpenDelivery]], wait_s: float) -> None:
@@ -138,9 +136,9 @@ class OpenGroup:
             await asyncio.wait([found], timeout=wait_s)
             return
         until_s = self._clock.monotonic_s() + JOINING_S
-        number, step_s = self._pull.look(), _FIRST_STEP_S
+        number, step_s = self._feed.look(), _FIRST_STEP_S
         while not found.done() and self._clock.monotonic_s() < until_s:
-            if self._pull.has_looked(number, self._arrived_count):
+            if self._feed.has_looked(number):
                 return
             await asyncio.wait([found], timeout=step_s)
             step_s = min(2 * step_s, _LONGEST_STEP_S)
@@ -174,6 +172,7 @@ class OpenGroup:
                     OpenDelivery(self._receipts.new(), message, until_s, until_ms, waiter.client)
                 )
             if opened:
+                self._feed.hand_out(len(opened))
                 self._waiters.popleft()
                 self._keep(opened)
                 waiter.found.set_result(opened)
@@ -316,50 +315,14 @@ class OpenGroup:
         with suppress(AlreadySettled):
             message.ack(error=NeedRetry("the lease of its client ended", delay=0))
 
-    # Its thread, which takes as many as are asked for.
+    # What is read for clients.
 
-    def _ask(self) -> None:
+    def _ask(self, *, is_less: bool = False) -> None:
         """Says how many messages clients wait for."""
         asked = sum(waiter.most for waiter in self._waiters if not waiter.found.done())
-        with self._guard:
-            self._asked = asked - len(self._spare)
-            if self._asked > self._underway:
-                self._guard.notify()
-
-    def _feed(self) -> None:
-        failure: BaseException | None = None
-        try:
-            with self._pull as pull:
-                while (most := self._wait_until_asked()) and not self._closing:
-                    self._take(pull, most)
-        except BaseException as error:
-            failure = error
-        self._tell(self._end, failure)
-
-    def _wait_until_asked(self) -> int:
-        """How many messages are asked for; 0 at the end."""
-        with self._guard:
-            while not self._closing:
-                if (most := self._asked - self._underway) > 0:
-                    return most
-                self._guard.wait()
-        return 0
-
-    def _take(self, pull: Pull, most: int) -> None:
-        message = pull.take(_LOOK_S)
-        if message is None:
-            return
-        messages = [message]
-        while len(messages) < most and (following := pull.take(_LINGER_S)) is not None:
-            messages.append(following)
-        with self._guard:
-            self._underway += len(messages)
-        self._tell(self._arrived, messages)
+        self._feed.ask(asked - len(self._spare), is_less=is_less)
 
     def _arrived(self, messages: list[Message]) -> None:
-        with self._guard:
-            self._underway -= len(messages)
-        self._arrived_count += len(messages)
         self._spare += messages
         self._serve()
 
@@ -371,10 +334,7 @@ class OpenGroup:
 
     async def close(self) -> None:
         """Leaves the group; what is not settled is given back, uncounted."""
-        with self._guard:
-            self._closing = True
-            self._guard.notify()
-        await asyncio.to_thread(self._pull.close)
+        await asyncio.to_thread(self._feed.close)
         await self._ended.wait()
 
     def _end(self, failure: BaseException | None) -> None:

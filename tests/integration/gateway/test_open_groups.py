@@ -130,6 +130,34 @@ def test_a_receipt_settles_nothing_in_another_group_or_gateway(each_app: QFrame)
     run(test())
 
 
+def test_what_no_client_has_asked_for_is_not_handed_out_so_it_loses_no_attempt(
+    each_app: QFrame,
+) -> None:
+    async def test() -> None:
+        def doing() -> int:
+            return sum(slot.doing for slot in each_app.store.stats(ORDERS, "billing"))
+
+        async with Gateway(each_app) as gateway:
+            await publish(gateway, *(f"key{number}" for number in range(50)))
+            await pulled(gateway, 1)
+            assert doing() == 1
+            await pulled(gateway, 9)
+            assert doing() < 20  # at most as many again as clients have just taken
+            assert len(await pulled(gateway, 40)) == 40
+
+    run(test())
+
+
+def test_the_messages_of_a_key_in_hand_do_not_stop_those_behind_them(each_app: QFrame) -> None:
+    async def test() -> None:
+        async with Gateway(each_app) as gateway:
+            await publish(gateway, *(["ann"] * 40 + ["ben"]))
+            found = await pulled(gateway, 2)
+            assert {one.message.key for one in found} == {"ann", "ben"}
+
+    run(test())
+
+
 def test_pulls_of_one_client_share_its_room(each_app: QFrame) -> None:
     async def test() -> None:
         async with Gateway(each_app) as gateway:
