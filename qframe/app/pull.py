@@ -221,6 +221,13 @@ class Pull:
             return False
         return self._buffer().is_empty_after(taken)
 
+    def is_certain(self) -> bool:
+        """Whether nobody else can have what it has handed out, by this worker's own clock.
+
+        If not, all that is cancelled.
+        """
+        return self._worker is not None and self._worker.consumers[0].slots.certain()
+
     def close(self) -> None:
         """Ends it, from any thread: loops end, what was not settled is given back, uncounted."""
         worker, thread = self._worker, self._thread

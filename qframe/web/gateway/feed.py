@@ -92,6 +92,10 @@ class Feed:
         """Whether all that the pull has found since a `look`, which gave this number, is here."""
         return self._pull.has_looked(number, self._arrived_count)
 
+    def is_certain(self) -> bool:
+        """Whether nobody else can have what was read; if not, it is cancelled."""
+        return self._pull.is_certain()
+
     def close(self) -> None:
         """Ends the pull; waits for that, so that it is not for the event loop's own thread."""
         with self._guard:

@@ -145,6 +145,8 @@ class OpenGroup:
 
     def _serve(self) -> None:
         """Hands what is there to those who wait, in their order."""
+        if self._spare:
+            self._feed.is_certain()  # what may be somebody else's meanwhile is cancelled
         while self._waiters and self._spare:
             waiter = self._waiters[0]
             if waiter.found.done():
@@ -242,7 +244,9 @@ class OpenGroup:
         now_s = self._clock.monotonic_s()
         if opened.until_s <= now_s:
             self._expire()
-        elif opened.message.cancelled:
+        elif opened.message.cancelled or (
+            one.verb is Verb.EXTEND and not self._feed.is_certain()  # else the store is asked
+        ):
             self._closed(one.receipt)
             self._let_go(opened.message)
         elif one.verb is Verb.EXTEND:

@@ -281,3 +281,21 @@ def test_a_moment_has_the_same_bounds_as_a_text_and_as_a_number(
     ):
         assert (reply.status, reply.json["type"]) == (400, "urn:qframe:problem:bad-option")
         assert "within 1970 and 5138" in reply.json["detail"]
+
+
+def test_a_gateway_that_stood_still_extends_nothing_that_another_has_handed_out(
+    tmp_path: Path,
+) -> None:
+    url = f"sqlite:///{tmp_path}/q.db"
+    short = {"QFRAME_SESSION_TIMEOUT": "1s"}
+    with gateways(tmp_path, url, 2, **short) as (one, two), QFrame(url) as app:
+        app.publish(Topic("orders", slots=1), 1)
+        [before] = one.pull("orders", "billing", wait="20s", lease="10m")
+        one.process.send_signal(signal.SIGSTOP)
+        [after] = eventually(lambda: two.pull("orders", "billing", wait="1s", lease="10m"))
+        assert (after["id"], after["attempt"]) == (before["id"], 2)
+        one.process.send_signal(signal.SIGCONT)
+        extend = [{"receipt": before["receipt"], "lease": "10m"}]
+        reply = one.settle("orders", "billing", extend=extend)
+        assert (reply.status, reply.json["results"][0]["outcome"]) == (409, "stale")
+        assert two.settle("orders", "billing", ack=[after["receipt"]]).status == 200

@@ -114,6 +114,24 @@ def test_an_extended_lease_ends_later(each_app: QFrame) -> None:
     run(test())
 
 
+def test_nothing_is_extended_once_another_may_have_it_by_the_gateways_own_clock(
+    each_app: QFrame,
+) -> None:
+    async def test() -> None:
+        async with Gateway(each_app) as gateway:
+            await publish(gateway, "ann")
+            [one] = await pulled(gateway, 1)
+            worker: Any = gateway._groups["orders", "billing"]._feed._pull._worker
+            worker.consumers[0].slots.membership._certain_until_s = 0.0  # as if it had stood still
+            extend = Settle(one.receipt, Verb.EXTEND, lease_s=60)
+            assert await settled(gateway, extend) == ["stale"]
+            assert await settled(gateway, Settle(one.receipt)) == ["stale"]
+            [again] = await pulled(gateway, 1)
+            assert (again.message.id, again.message.key) == (one.message.id, "ann")
+
+    run(test())
+
+
 def test_a_receipt_settles_nothing_in_another_group_or_gateway(each_app: QFrame) -> None:
     async def test() -> None:
         async with Gateway(each_app, address="http://one:1") as one, Gateway(each_app) as two:
