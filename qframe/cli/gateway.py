@@ -102,7 +102,7 @@ def gateway(
     with target.opened(creating=True) as app:
         callers = Callers(tokens, clock=SYSTEM_CLOCK, events=app.events)
         served = Gateway(
-            app, address=address or here, secret=secret,
+            app, address=address or ("" if where.is_everywhere else here), secret=secret,
             groups=callers.groups, idle_s=duration_ms(idle, "--idle") / 1000,
         )  # fmt: skip
         forwarder = Forwarder(served.receipts)

@@ -11,6 +11,7 @@ from qframe.http_port import address_of
 EXTRAS: Final = {"push": ("httpcore2",), "web": ("starlette", "jinja2", "uvicorn")}
 _LOOPBACK: Final = ("127.0.0.1", "::1", "localhost")
 _EVERY: Final = "0.0.0.0"  # noqa: S104 - the command refuses it unless it is guarded
+_ALL_HOSTS: Final = (_EVERY, "::")
 
 
 class WebAddress(NamedTuple):
@@ -28,6 +29,11 @@ class WebAddress(NamedTuple):
     def is_local(self) -> bool:
         """Whether it is of this machine alone."""
         return self.host in _LOOPBACK
+
+    @property
+    def is_everywhere(self) -> bool:
+        """Whether it is of all addresses of this machine, so that its URL is no other machine's."""
+        return self.host in (*_ALL_HOSTS, "")
 
     @property
     def bound(self) -> str:

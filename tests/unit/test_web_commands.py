@@ -27,6 +27,7 @@ def test_a_port_alone_is_one_of_this_machine_alone_and_needs_no_guard(
 ) -> None:
     address = web_address(port, is_guarded=False, danger="read", remedy="guard it")
     assert (address.bound, address.url()) == (bound, url)
+    assert not address.is_everywhere
 
 
 @pytest.mark.parametrize(
@@ -42,6 +43,7 @@ def test_what_other_machines_reach_is_served_only_if_it_is_guarded(
 ) -> None:
     address = web_address(port, is_guarded=True, danger="read", remedy="guard it")
     assert (address.bound, address.url("https")) == (bound, url)
+    assert address.is_everywhere == (bound in ("0.0.0.0", "::"))
     with pytest.raises(BadOption, match="could read; guard it"):
         web_address(port, is_guarded=False, danger="read", remedy="guard it")
 

@@ -53,7 +53,8 @@ class Gateway:
 
     Args:
         app: the app; its consumers are not run.
-        address: the URL under which clients and other gateways reach this one; it is in receipts.
+        address: the URL under which clients and other gateways reach this one, and no other; it is
+            in receipts.
         secret: shared by gateways that pass settlements on to each other.
         groups: the options of a group's pull, such as `max_attempts`, by topic and group.
         idle_s: how long it stays in a group that nobody pulls from, in seconds.

@@ -41,11 +41,13 @@ class Receipts:
     """Makes receipts, and finds out whose one is.
 
     Args:
-        address: where other gateways and clients reach this one, as a URL; empty for nowhere.
+        address: where other gateways and clients reach this one, and no other, as a URL; empty if
+            that is not known.
         secret: what this gateway shares with others; None if with nobody.
     """
 
     def __init__(self, address: str = "", secret: str | None = None) -> None:
+        self._address = address
         self._secret = (secret or secrets.token_hex()).encode()
         self.gateway: str = secrets.token_hex(8)
         coded = urlsafe_b64encode(address.encode()).decode().rstrip("=")
@@ -61,7 +63,10 @@ class Receipts:
         return _RECEIPT.fullmatch(text) is not None
 
     def owner(self, receipt: str) -> ReceiptOwner | None:
-        """The gateway of a receipt; None for this one, and for what is no receipt."""
+        """The gateway of a receipt; None for this one, and for what is no receipt.
+
+        None too for one that was at this address before: it has ended, since this one is there.
+        """
         if receipt.startswith(self._prefix):
             return None
         found = _RECEIPT.fullmatch(receipt)
@@ -71,6 +76,8 @@ class Receipts:
         try:
             address = urlsafe_b64decode(coded + "=" * (-len(coded) % 4)).decode("ascii")
         except ValueError:
+            return None
+        if address and address == self._address:
             return None
         believed = hmac.compare_digest(prefix, self._signed(gateway, coded))
         return ReceiptOwner(gateway, address, believed)

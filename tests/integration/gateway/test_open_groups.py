@@ -246,6 +246,21 @@ def test_what_is_open_at_the_end_is_given_back_uncounted(each_app: QFrame) -> No
     run(test())
 
 
+@pytest.mark.parametrize("secret", [None, "a secret of all"])
+def test_a_receipt_of_a_gateway_that_was_here_before_is_stale(
+    each_app: QFrame, secret: str | None
+) -> None:
+    async def test() -> None:
+        async with Gateway(each_app, address="http://one:1", secret=secret) as before:
+            await publish(before, "ann")
+            [one] = await pulled(before, 1)
+        async with Gateway(each_app, address="http://one:1", secret=secret) as gateway:
+            [reply] = await gateway.settle("orders", "billing", [Settle(one.receipt)])
+            assert (reply.outcome, reply.gateway) == ("stale", None)
+
+    run(test())
+
+
 def test_it_leaves_a_group_that_nobody_pulls_from(each_app: QFrame) -> None:
     async def test() -> None:
         async with Gateway(each_app, idle_s=0.1) as gateway:

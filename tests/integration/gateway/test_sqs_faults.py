@@ -7,10 +7,11 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import pytest
 from botocore.exceptions import ClientError
 from eventually import eventually
 from gatewaying import GatewayProcess
-from sqs_client import client_of, made, received
+from sqs_client import client_of, made, received, refusal_of
 
 from qframe.web.gateway.callers import new_token
 
@@ -38,3 +39,33 @@ def test_a_client_that_has_all_it_may_is_answered_and_does_not_wait(tmp_path: Pa
             sqs.send_message(QueueUrl=url, MessageBody=body)
         eventually(lambda: all(each.done() for each in waiting), within=10)
         assert sorted(len(each.result()) for each in waiting) == [0, 1]
+
+
+def test_receipts_of_a_gateway_that_was_started_again_are_late_and_not_another_gateways(
+    tmp_path: Path,
+) -> None:
+    store = f"sqlite:///{tmp_path}/q.db"
+    flags = ("--sqs", "--grace", "0s", "--address", "http://queues.local:8380")
+    receipts = {}
+    with GatewayProcess(tmp_path, store, *flags) as before:
+        sqs = client_of(before)
+        for url in (made(sqs, "plain"), made(sqs, "in-order.fifo", FifoQueue="true")):
+            group = {"MessageGroupId": "g", "MessageDeduplicationId": "d"} if "fifo" in url else {}
+            sqs.send_message(QueueUrl=url, MessageBody="x", **group)
+            [one] = received(sqs, url)
+            receipts["fifo" if group else "plain"] = one["ReceiptHandle"]
+        assert before.stop() == 0
+    with GatewayProcess(tmp_path, store, *flags) as gateway:
+        sqs = client_of(gateway)
+        sqs.delete_message(QueueUrl="plain", ReceiptHandle=receipts["plain"])
+        codes = []
+        for late in (
+            lambda: sqs.delete_message(QueueUrl="in-order.fifo", ReceiptHandle=receipts["fifo"]),
+            lambda: sqs.change_message_visibility(
+                QueueUrl="plain", ReceiptHandle=receipts["plain"], VisibilityTimeout=60
+            ),
+        ):
+            with pytest.raises(ClientError) as refused:
+                late()
+            codes.append(refusal_of(refused))
+        assert codes == ["InvalidParameterValue", "AWS.SimpleQueueService.MessageNotInflight"]
