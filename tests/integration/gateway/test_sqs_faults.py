@@ -69,3 +69,23 @@ def test_receipts_of_a_gateway_that_was_started_again_are_late_and_not_another_g
                 late()
             codes.append(refusal_of(refused))
         assert codes == ["InvalidParameterValue", "AWS.SimpleQueueService.MessageNotInflight"]
+
+
+def test_a_batch_has_no_more_messages_than_its_token_may_send_or_receive(tmp_path: Path) -> None:
+    token, digest = new_token()
+    (tmp_path / "tokens.toml").write_text(
+        f'[tokens.few]\nhashes = ["{digest}"]\npublish = ["*"]\nconsume = ["*"]\nadmin = ["*"]\n'
+        "max_batch = 2\n",
+        encoding="utf-8",
+    )
+    flags = ("--sqs", "--tokens", "tokens.toml", "--grace", "0.2s")
+    with GatewayProcess(tmp_path, f"sqlite:///{tmp_path}/q.db", *flags) as gateway:
+        sqs = client_of(gateway, token)
+        url = made(sqs, "few")
+        entries = [{"Id": str(number), "MessageBody": "x"} for number in range(3)]
+        with pytest.raises(ClientError, match=r"per request are 2\. You have sent 3") as refused:
+            sqs.send_message_batch(QueueUrl=url, Entries=entries)
+        assert refusal_of(refused) == "AWS.SimpleQueueService.TooManyEntriesInBatchRequest"
+        for _ in range(2):
+            sqs.send_message_batch(QueueUrl=url, Entries=entries[:2])
+        assert 1 <= len(received(sqs, url)) <= 2

@@ -26,16 +26,23 @@ class BatchEntry(Protocol):
     id: str
 
 
-def check_entries(entries: Sequence[BatchEntry], name: str) -> None:
+def check_entries(
+    entries: Sequence[BatchEntry], name: str, most: int = MOST_AT_ONCE
+) -> None:  # fmt: skip
     """Checks the number and the ids of the entries of a batch.
+
+    Args:
+        entries: what they are.
+        name: what SQS calls one of them.
+        most: how many there may be.
 
     Raises:
         SqsRefusal: if there are none or too many, or an id is wrong or there twice.
     """
     if not entries:
         raise empty_batch(name)
-    if len(entries) > MOST_AT_ONCE:
-        raise too_many_entries(len(entries))
+    if len(entries) > most:
+        raise too_many_entries(len(entries), most)
     seen: set[str] = set()
     for entry in entries:
         if not _ENTRY_ID.fullmatch(entry.id):

@@ -91,7 +91,8 @@ class MessageVerbs:
     async def send_batch(self, request: SendMessageBatch, call: SqsCall) -> dict[str, Any]:
         """Sends up to ten messages; each that is refused is so for itself."""
         queue = await self._service.queue(request.queue_url, call, "publish")
-        check_entries(request.entries, "SendMessageBatchRequestEntry")
+        most = call.caller.most_messages(MOST_AT_ONCE)
+        check_entries(request.entries, "SendMessageBatchRequestEntry", most)
         total = sum(len(entry.message_body.encode()) for entry in request.entries)
         if total > MOST_BYTES:
             raise long_batch(total, MOST_BYTES)

@@ -115,11 +115,11 @@ def empty_batch(entry: str) -> SqsRefusal:
     )
 
 
-def too_many_entries(count: int) -> SqsRefusal:
-    """A batch has more than ten entries."""
+def too_many_entries(count: int, most: int) -> SqsRefusal:
+    """A batch has more entries than it may."""
     return SqsRefusal(
         f"{_LONG}TooManyEntriesInBatchRequest",
-        f"Maximum number of entries per request are 10. You have sent {count}.",
+        f"Maximum number of entries per request are {most}. You have sent {count}.",
     )
 
 
