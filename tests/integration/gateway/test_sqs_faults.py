@@ -89,3 +89,20 @@ def test_a_batch_has_no_more_messages_than_its_token_may_send_or_receive(tmp_pat
         for _ in range(2):
             sqs.send_message_batch(QueueUrl=url, Entries=entries[:2])
         assert 1 <= len(received(sqs, url)) <= 2
+
+
+def test_a_wrong_visibility_in_a_batch_is_refused_for_its_entry_alone(tmp_path: Path) -> None:
+    with GatewayProcess(tmp_path, f"sqlite:///{tmp_path}/q.db", "--sqs") as gateway:
+        sqs = client_of(gateway)
+        url = made(sqs, "times")
+        sqs.send_message(QueueUrl=url, MessageBody="x")
+        [one] = received(sqs, url)
+        answer = sqs.change_message_visibility_batch(QueueUrl=url, Entries=[
+            {"Id": name, "ReceiptHandle": one["ReceiptHandle"], "VisibilityTimeout": seconds}
+            for name, seconds in (("late", 43_201), ("right", 60), ("early", -1))
+        ])  # fmt: skip
+        assert answer["Successful"] == [{"Id": "right"}]
+        assert {(each["Id"], each["Code"], each["SenderFault"]) for each in answer["Failed"]} == {
+            (name, "InvalidParameterValue", True) for name in ("late", "early")
+        }
+        sqs.delete_message(QueueUrl=url, ReceiptHandle=one["ReceiptHandle"])

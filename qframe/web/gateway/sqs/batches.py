@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final, Protocol
 
 from qframe.web.gateway.deliveries import SettleReply
@@ -56,10 +56,18 @@ def settled_batch(
     entries: Sequence[BatchEntry],
     replies: Sequence[SettleReply],
     refused: Callable[[SettleReply], SqsRefusal | None],
+    failed: Iterable[dict[str, Any]] = (),
 ) -> dict[str, Any]:
-    """The answer to a batch of settlements; `refused` says why one was not done."""
+    """The answer to a batch of settlements.
+
+    Args:
+        entries: those that were settled.
+        replies: what came of each.
+        refused: says why one was not done.
+        failed: the entries that were refused before.
+    """
     done: list[dict[str, Any]] = []
-    failed: list[dict[str, Any]] = []
+    failed = list(failed)
     for entry, reply in zip(entries, replies, strict=True):
         refusal = refused(reply)
         if refusal is None:

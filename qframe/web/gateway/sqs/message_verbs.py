@@ -40,6 +40,7 @@ from qframe.web.gateway.sqs.refusals import (
 from qframe.web.gateway.sqs.requests import (
     ChangeMessageVisibility,
     ChangeMessageVisibilityBatch,
+    ChangeMessageVisibilityEntry,
     DeleteMessage,
     DeleteMessageBatch,
     ReceiveMessage,
@@ -304,17 +305,21 @@ class MessageVerbs:
     async def change_batch(
         self, request: ChangeMessageVisibilityBatch, call: SqsCall
     ) -> dict[str, Any]:
-        """Changes how long up to ten messages stay hidden."""
+        """Changes how long up to ten messages stay hidden; each is refused for itself."""
         queue = await self._service.queue(request.queue_url, call, "consume")
         check_entries(request.entries, "ChangeMessageVisibilityBatchRequestEntry")
+        right: list[ChangeMessageVisibilityEntry] = []
+        failed: list[dict[str, Any]] = []
         for entry in request.entries:
-            _check_visibility(entry.visibility_timeout)
-        wanted = [
-            _visibility(entry.receipt_handle, entry.visibility_timeout)
-            for entry in request.entries
-        ]  # fmt: skip
+            try:
+                _check_visibility(entry.visibility_timeout)
+            except SqsRefusal as refusal:
+                failed.append(failed_entry(entry.id, refusal))
+            else:
+                right.append(entry)
+        wanted = [_visibility(entry.receipt_handle, entry.visibility_timeout) for entry in right]
         replies = await self._service.settle(queue, wanted, call)
-        return settled_batch(request.entries, replies, self._refused_change)
+        return settled_batch(right, replies, self._refused_change, failed)
 
     def _refused_change(self, reply: SettleReply) -> SqsRefusal | None:
         if reply.outcome is SettleOutcome.STALE:
