@@ -21,6 +21,7 @@ TIMEOUT_S: Final = 15.0
 AWAY_S: Final = 5.0
 THREADS: Final = 8
 _MOST_BYTES: Final = 2**20
+_IN_ORDER: Final = (Verb.ACK, Verb.RETRY, Verb.REJECT, Verb.EXTEND)  # of a request and its replies
 
 
 class Forwarder:
@@ -61,13 +62,14 @@ class Forwarder:
         loop = asyncio.get_running_loop()
         path = f"/v1/topics/{quote(topic)}/groups/{quote(group)}/settle"
         for address, mine in places.items():
+            mine.sort(key=lambda place: _IN_ORDER.index(wanted[place].verb))
             asked = [wanted[place] for place in mine]
             found = await loop.run_in_executor(
                 self._threads, self._ask, address, path, asked, authorization
             )
-            by_receipt = {one.receipt: one for one in found}
-            for place in mine:
-                results[place] = by_receipt.get(results[place].receipt, results[place])
+            if len(found) == len(mine):
+                for place, reply in zip(mine, found, strict=True):
+                    results[place] = reply
 
     def _ask(
         self, address: str, path: str, asked: list[Settle], authorization: str

@@ -262,6 +262,10 @@ def test_a_settlement_at_the_wrong_gateway_is_passed_on_or_told_where_to_go(
         reply = two.settle("orders", "billing", ack=[delivery["receipt"]])
         if secret:
             assert reply.json["results"][0]["outcome"] == "settled"
+            app.publish("orders", 2)
+            [delivery] = one.pull("orders", "billing", wait="20s")
+            reply = two.settle("orders", "billing", ack=[delivery["receipt"]] * 2)
+            assert [each["outcome"] for each in reply.json["results"]] == ["settled", "stale"]
         else:
             assert (reply.status, reply.json["type"]) == (421, "urn:qframe:problem:other-gateway")
             assert reply.json["results"][0]["gateway"] == one.url

@@ -275,5 +275,14 @@ def test_a_message_is_deleted_by_way_of_another_gateway(tmp_path: Path) -> None:
         [one] = received(sqs, url)
         receipt = {"QueueUrl": url, "ReceiptHandle": one["ReceiptHandle"]}
         other.change_message_visibility(**receipt, VisibilityTimeout=60)
+        late = one["ReceiptHandle"][:-22] + "A" * 22  # of the same gateway
+        changed = other.change_message_visibility_batch(QueueUrl=url, Entries=[
+            {"Id": name, "ReceiptHandle": handle, "VisibilityTimeout": seconds}
+            for name, handle, seconds in (
+                ("right", one["ReceiptHandle"], 60), ("late", late, 0), ("later", late, 60)
+            )
+        ])  # fmt: skip
+        assert [each["Id"] for each in changed["Successful"]] == ["right"]
+        assert [each["Id"] for each in changed["Failed"]] == ["late", "later"]
         other.delete_message(**receipt)
         assert eventually(lambda: _counts(sqs, url) == ("0", "0", "0"), within=10)
