@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import msgspec
 import pytest
@@ -202,3 +203,27 @@ def test_sources_are_the_queues_that_name_a_dead_letter_queue() -> None:
     book.add(Queue(name="q", attributes={"RedrivePolicy": policy}))
     assert [each.name for each in book.sources_of("dead")] == ["q"]
     assert (book.queue("q").max_attempts, book.queue("dead").max_attempts) == (3, 1000)
+
+
+def test_who_asks_for_sources_again_and_again_reads_the_queues_once_a_second(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    scene = Scene()
+    policy = json.dumps({"deadLetterTargetArn": PLACE.arn("dead"), "maxReceiveCount": 3})
+    one, other = scene.book(), scene.book()
+    one.add(Queue(name="dead"))
+    reads = []
+    timers = scene.store.timers
+
+    def counted(*args: Any, **terms: Any) -> Any:
+        reads.append(args)
+        return timers(*args, **terms)
+
+    monkeypatch.setattr(scene.store, "timers", counted)
+    assert [one.sources_of("dead") for _ in range(5)] == [[]] * 5
+    assert len(reads) == 1
+    one.add(Queue(name="q", attributes={"RedrivePolicy": policy}))
+    assert [each.name for each in one.sources_of("dead")] == ["q"], "its own change counts at once"
+    other.add(Queue(name="r", attributes={"RedrivePolicy": policy}))
+    scene.clock.advance(1000)
+    assert [each.name for each in one.sources_of("dead")] == ["q", "r"]

@@ -126,6 +126,7 @@ class QueueBook:
         self._clock = clock
         self._place = place
         self._read: dict[str, tuple[float, Queue]] = {}
+        self._listed: tuple[float, list[Queue]] | None = None
         self._is_open = False
 
     def find(self, name: str) -> Queue | None:
@@ -164,7 +165,11 @@ class QueueBook:
     def sources_of(self, name: str) -> list[Queue]:
         """The queues whose dead letters go to this one."""
         arn = self._place.arn(name)
-        return [each for each in self.all() if each.dead_letter_arn == arn]
+        known = self._listed
+        now_s = self._clock.monotonic_s()
+        if known is None or now_s - known[0] >= _FRESH_S:
+            known = self._listed = now_s, self.all()
+        return [each for each in known[1] if each.dead_letter_arn == arn]
 
     def add(self, queue: Queue) -> bool:
         """Writes a new queue and makes its topic known; False if somebody else was first.
@@ -228,6 +233,7 @@ class QueueBook:
             at_ms=_NEVER_MS, series=(queue.name, queue.version),
         )  # fmt: skip
         published = self._producer.send(BOOK, [entry])
+        self._listed = None
         return published[0].outcome is not Outcome.DUPLICATE
 
     def _open(self) -> None:
