@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import OrderedDict
 from collections.abc import Sequence
 from typing import Any, Final, NamedTuple, cast
@@ -224,11 +225,14 @@ class MessageVerbs:
                 client=call.caller.client, most_bytes=_MOST_RECEIVED_BYTES,
                 wait_s=min(left_s, SWEEP_S) if is_target else left_s,
             )  # fmt: skip
-            kept = await self._without_old(queue, found)
-            if kept and not visibility_s:
-                await self._gateway.settle(
-                    queue.name, GROUP, [_visibility(one.receipt, 0) for one in kept]
-                )
+            try:
+                kept = await self._without_old(queue, found)
+                if kept and not visibility_s:
+                    again = [_visibility(one.receipt, 0) for one in kept]
+                    await self._gateway.settle(queue.name, GROUP, again)
+            except asyncio.CancelledError:  # its client has gone
+                self._gateway.put_back(queue.name, GROUP, found)
+                raise
             if kept or not (found or left_s) or call.caller.client.room < 1:
                 return sorted(kept, key=_age)
 
