@@ -159,10 +159,10 @@ class StoreUnavailable(QFrameError):
     """Raised when the store cannot be reached; nothing was changed."""
 
     _what = "cannot be reached"
-    _remedy = "check that it runs, and its URL"
+    remedy = "check that it runs, and its URL"
 
     def __init__(self, store: str, why: str) -> None:
-        super().__init__(f"store {store} {self._what}: {why}; {self._remedy}")
+        super().__init__(f"store {store} {self._what}: {why}; {self.remedy}")
         self.store, self.why = store, why
 
 
@@ -191,14 +191,14 @@ class StoreDamaged(StoreUnavailable):
     """Raised when keys of the store hold what qframe did not write; other slots are not touched."""
 
     _what = "is damaged"
-    _remedy = "run qframe verify to see where"
+    remedy = "run qframe verify to see where"
 
 
 class StoreFull(StoreUnavailable):
     """Raised when the store has no room left; nothing was written."""
 
     _what = "has no room"
-    _remedy = "free space, or add more"
+    remedy = "free space, or add more"
 
 
 class SchemaMismatch(QFrameError):

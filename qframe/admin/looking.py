@@ -8,7 +8,7 @@ from typing import Final
 from qframe.admin.context import AdminRole
 from qframe.admin.owners import OwnerInfo, WorkerInfo, owners_of, workers_of
 from qframe.admin.scale import PER_WORKER, Scale, scale_of
-from qframe.admin.totals import TopicTotals, is_overdue, summed, totals_of
+from qframe.admin.totals import TopicTotals, is_overdue, summed, totals_in
 from qframe.errors import BadOption
 from qframe.options.rules import checked_limit
 from qframe.options.tuning import Tuning
@@ -22,12 +22,12 @@ class LookingAdmin(AdminRole):
     """Counts, messages, workers and owners."""
 
     def topics(self) -> list[TopicTotals]:
-        """All topics, by name, with the totals of each group."""
-        return [self._totals(topic) for topic in self._context.topics()]
+        """All topics, by name, with the totals of each group; what is damaged is named."""
+        return [totals_in(self._context.store, topic) for topic in self._context.topics()]
 
     def topic(self, topic: Topic | str) -> TopicTotals:
         """One topic, with the totals of each group."""
-        return self._totals(self._context.topic(topic))
+        return totals_in(self._context.store, self._context.topic(topic))
 
     def groups(self, topic: Topic | str) -> list[str]:
         """The names of the groups that have subscribed to a topic."""
@@ -42,10 +42,11 @@ class LookingAdmin(AdminRole):
         found = context.topic(topic)
         now_ms = context.store.now_ms(found)
         return [
-            group
-            for group in context.store.groups(found)
-            if is_overdue(found, summed(group, context.store.stats(found, group)), now_ms)
-            and not context.alive(found, group)
+            totals.group
+            for totals in totals_in(context.store, found).groups
+            if totals.group
+            and is_overdue(found, totals, now_ms)
+            and not context.alive(found, totals.group)
         ]
 
     def stats(self, topic: Topic | str, group: str | None = None) -> list[Stats]:
@@ -145,10 +146,3 @@ class LookingAdmin(AdminRole):
         found = self._context.topic(topic)
         [tuning] = self._context.tunings(found, [self._context.group(found, group)])
         return tuning
-
-    def _totals(self, topic: Topic) -> TopicTotals:
-        context = self._context
-        by_group: dict[str, list[Stats]] = {}
-        for stats in context.store.stats(topic):
-            by_group.setdefault(stats.group, []).append(stats)
-        return totals_of(topic, by_group, context.tunings(topic, list(by_group)))

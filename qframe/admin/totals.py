@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Final
+from collections.abc import Sequence
+from typing import Final, Protocol
 
 import msgspec
 
-from qframe.options.tuning import Tuning
+from qframe.errors import StoreDamaged
+from qframe.options.tuning import Tuning, tuning_of
+from qframe.stores.base import Controls, Groups, Inspecting
 from qframe.stores.records import Stats
 from qframe.topic import Kind, Topic
 
@@ -45,12 +47,21 @@ class Totals(msgspec.Struct, kw_only=True, frozen=True):
 
 
 class TopicTotals(msgspec.Struct, kw_only=True, frozen=True):
-    """A topic, and where its messages stand for each of its groups."""
+    """A topic, and where its messages stand for each of its groups.
+
+    `damaged` has the groups that cannot be counted, because their keys hold what qframe did not
+    write, each with the error; `""` stands for the topic itself.
+    """
 
     name: str
     kind: str
     slots: int
     groups: list[Totals]
+    damaged: dict[str, str] = {}
+
+
+class CountedStore(Groups, Controls, Inspecting, Protocol):
+    """The roles of a store that counts messages, and keeps the settings of groups."""
 
 
 def summed(group: str, stats: Sequence[Stats], tuning: Tuning | None = None) -> Totals:
@@ -69,12 +80,36 @@ def is_overdue(topic: Topic, totals: Totals, now_ms: int) -> bool:
     return now_ms - totals.oldest_ms > topic.retain_ms
 
 
-def totals_of(
-    topic: Topic, by_group: Mapping[str, Sequence[Stats]], tunings: Sequence[Tuning]
-) -> TopicTotals:
-    """The totals of a topic, of the counts and tunings of its groups."""
+def totals_in(store: CountedStore, topic: Topic) -> TopicTotals:
+    """The totals of a topic; a damaged group is named, and the others are read without it."""
+    try:
+        return _totals(store, topic, None)
+    except StoreDamaged as error:
+        why = error.why
+    try:
+        names = store.groups(topic)
+    except StoreDamaged:
+        names = []
+    found: list[Totals] = []
+    damaged: dict[str, str] = {}
+    for name in names:
+        try:
+            found += _totals(store, topic, name).groups
+        except StoreDamaged as error:
+            damaged[name] = error.why
+    return TopicTotals(
+        name=topic.name, kind=topic.kind, slots=len(topic.all_slots), groups=found,
+        damaged=damaged if names else {"": why},
+    )  # fmt: skip
+
+
+def _totals(store: CountedStore, topic: Topic, group: str | None) -> TopicTotals:
+    by_group: dict[str, list[Stats]] = {}
+    for stats in store.stats(topic, group):
+        by_group.setdefault(stats.group, []).append(stats)
+    tunings = store.tunings([(topic, name) for name in by_group])
     groups = [
-        summed(group, stats, tuning)
-        for (group, stats), tuning in zip(by_group.items(), tunings, strict=True)
+        summed(name, stats, tuning_of(texts or {})[0])
+        for (name, stats), texts in zip(by_group.items(), tunings, strict=True)
     ]
     return TopicTotals(name=topic.name, kind=topic.kind, slots=len(topic.all_slots), groups=groups)

@@ -143,7 +143,9 @@ def groups(
             names = app.admin.groups(topic)
             found = app.admin.topic(topic)
             listed = [totals for totals in found.groups if totals.group in names]
-            shown = [*_drawn_groups(found.name, listed), *_hints(topic, app.admin.retired(topic))]
+            drawn = [] if found.damaged and not listed else _drawn_groups(found.name, listed)
+            hints = _hints(topic, app.admin.retired(topic))
+            shown = [*drawn, *_damaged([found]), *hints]
             return View([_totals_as_json(totals) for totals in listed], shown)
 
         show_again(look, as_json=as_json, watch=watch)
@@ -154,7 +156,20 @@ def _drawn_topics(found: Sequence[TopicTotals]) -> list[RenderableType]:
         remedy = "declare one: qframe topics declare NAME --kind stream --slots 16"
         return [Text(f"no topics yet; {remedy}")]
     rows = [row for topic in found for row in _rows(topic)]
-    return [drawn_table(("topic", "kind", "slots", "group", *_COUNTS), rows)]
+    table = drawn_table(("topic", "kind", "slots", "group", *_COUNTS), rows)
+    return [table, *_damaged(found)]
+
+
+def _damaged(found: Sequence[TopicTotals]) -> list[RenderableType]:
+    """A line for each group that cannot be counted, and for each topic."""
+    return [
+        Text(
+            f"{f'group {group} of ' if group else ''}topic {topic.name} is damaged: {why}; "
+            f"run qframe verify {topic.name} to see where"
+        )
+        for topic in found
+        for group, why in topic.damaged.items()
+    ]
 
 
 def _drawn_groups(topic: str, listed: Sequence[Totals]) -> list[RenderableType]:
@@ -179,9 +194,10 @@ def _hints(topic: str, retired: Sequence[str]) -> list[RenderableType]:
 def _rows(topic: TopicTotals) -> list[tuple[object, ...]]:
     """A row for each group; the topic is named in the first."""
     first: tuple[object, ...] = (topic.name, str(topic.kind), str(topic.slots))
+    groups = [(_name(totals), *_counts(totals)) for totals in topic.groups]
+    groups += [(f"{group} (damaged)".strip(), *["-"] * len(_COUNTS)) for group in topic.damaged]
     return [
-        (*(first if index == 0 else ("", "", "")), _name(totals), *_counts(totals))
-        for index, totals in enumerate(topic.groups)
+        (*(first if index == 0 else ("", "", "")), *group) for index, group in enumerate(groups)
     ]
 
 
@@ -201,6 +217,7 @@ def _as_json(topic: TopicTotals) -> dict[str, Any]:
         "kind": str(topic.kind),
         "slots": topic.slots,
         "groups": [_totals_as_json(totals) for totals in topic.groups],
+        "damaged": topic.damaged,
     }
 
 

@@ -10,7 +10,7 @@ from typing import Final
 
 from sqlalchemy import make_url
 
-from qframe.admin.totals import summed
+from qframe.admin.totals import totals_in
 from qframe.clock import Clock
 from qframe.coordination.lease import LeaseCoordinator
 from qframe.doctor import redis_checks, sql_checks, topic_checks, zookeeper_checks
@@ -18,7 +18,7 @@ from qframe.doctor.findings import Examination, Finding, SettingFact, of_error
 from qframe.drivers.redis import Redis
 from qframe.drivers.sql import Database
 from qframe.drivers.zookeeper import ZooKeeper
-from qframe.errors import QFrameError
+from qframe.errors import QFrameError, StoreDamaged
 from qframe.events import Events
 from qframe.options.report import report_of
 from qframe.options.settings import Settings, sources_of
@@ -149,11 +149,19 @@ class _Examiner:
     def _groups(self, store: Store, topic: Topic) -> Iterator[topic_checks.GroupFacts]:
         """The facts of each group; workers count only where the store itself has the rosters."""
         now_ms = store.now_ms(topic)
-        for group in store.groups(topic):
-            totals = summed(group, store.stats(topic, group))
-            alive = 1 if self._settings.coordinator else self._alive(store, topic, group)
-            told = [report_of(one.text) for one in store.reports(topic, group)
-                    if one.at_ms > now_ms - TOLD_MS]  # fmt: skip
+        found = totals_in(store, topic)
+        for group, why in found.damaged.items():
+            self.note(_damage(topic, group, why))
+        for totals in found.groups:
+            if not (group := totals.group):
+                continue
+            try:
+                alive = 1 if self._settings.coordinator else self._alive(store, topic, group)
+                reports = store.reports(topic, group)
+            except StoreDamaged as error:
+                self.note(_damage(topic, group, error.why))
+                continue
+            told = [report_of(one.text) for one in reports if one.at_ms > now_ms - TOLD_MS]
             full = {slot for report in told if report is not None for slot in report.full}
             yield topic_checks.GroupFacts(topic, totals, alive, now_ms, tuple(sorted(full)))
 
@@ -174,6 +182,14 @@ class _Examiner:
                 "moments given as at= shift",
                 remedy="synchronise both clocks, as by NTP",
             ))  # fmt: skip
+
+
+def _damage(topic: Topic, group: str, why: str) -> Finding:
+    of_group = f"group {group} of " if group else ""
+    return Finding(
+        check="store", level="error", what=f"{of_group}topic {topic.name} is damaged: {why}",
+        remedy=f"run qframe verify {topic.name} to see where",
+    )  # fmt: skip
 
 
 def examine(settings: Settings, clock: Clock) -> Examination:

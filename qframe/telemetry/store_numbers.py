@@ -9,7 +9,7 @@ from typing import Any, Final, NamedTuple, Protocol
 from qframe.admin.admin import Admin
 from qframe.admin.totals import Totals
 from qframe.clock import Clock
-from qframe.errors import StoreUnavailable
+from qframe.errors import StoreDamaged, StoreUnavailable
 from qframe.roster import Roster
 from qframe.schedules.records import TOPIC as SCHEDULES
 from qframe.schedules.records import next_due_ms
@@ -49,7 +49,7 @@ class StoreNumbers:
     """Reads the numbers of a store, at most every 5 s, however often somebody asks.
 
     Of more than 1,000 groups the first 1,000 are shown, by topic and name; and of timers up to
-    1,000 for each topic are counted.
+    1,000 for each topic are counted. Of a group that is damaged only that is told.
 
     Args:
         store: the store.
@@ -96,7 +96,7 @@ class StoreNumbers:
 
     def _of_store(self) -> list[Family]:
         time_of = times_of(self._store)
-        groups, left_out = self._groups(time_of)
+        groups, damaged, left_out = self._groups(time_of)
         now_ms = self._store.now_ms()
         skew_s = (self._clock.now_ms() - now_ms) / 1000
 
@@ -127,11 +127,18 @@ class StoreNumbers:
                 "qframe_paused", "1 while the group is paused.",
                 lambda one: float(one.totals.tuning.paused or False),
             ),
+            _gauge(
+                "qframe_damaged",
+                "1 for a group whose keys hold what qframe did not write; it has no other numbers.",
+                _WHERE,
+                [*(((one.topic, one.totals.group), 0) for one in groups),
+                 *((where, 1) for where in damaged)],
+            ),
             self._timers(time_of),
             _gauge(
                 "qframe_schedule_overdue_seconds",
                 "How late the latest schedule is that nobody has looked at; 0 if none is.", (),
-                [((), _age_s(next_due_ms(self._store), time_of(SCHEDULES)))],
+                self._overdue(time_of),
             ),
             _gauge(
                 "qframe_clock_skew_seconds", "This process's clock less that of the store.", (),
@@ -143,11 +150,16 @@ class StoreNumbers:
             ),
         ]  # fmt: skip
 
-    def _groups(self, time_of: Callable[[Topic], int]) -> tuple[list[_GroupNumbers], int]:
+    def _groups(
+        self, time_of: Callable[[Topic], int]
+    ) -> tuple[list[_GroupNumbers], list[tuple[str, str]], int]:
+        """The numbers of groups, the names of those that are damaged, and how many are left out."""
         found: list[_GroupNumbers] = []
+        damaged: list[tuple[str, str]] = []
         left_out = 0
         topics = {topic.name: topic for topic in self._store.topics()}
         for topic in self._admin.topics():
+            damaged += [(topic.name, group) for group in topic.damaged]
             for totals in topic.groups:
                 if len(found) == MOST_GROUPS:
                     left_out += 1
@@ -156,21 +168,35 @@ class StoreNumbers:
                 if (declared := topics.get(topic.name)) is not None:
                     now_ms = time_of(declared)
                     if totals.group:
-                        roster = self._roster(declared, totals.group)
+                        try:
+                            roster = self._roster(declared, totals.group)
+                        except StoreDamaged:
+                            damaged.append((topic.name, totals.group))
+                            continue
                         workers = len(roster.members)
                         unowned = len(declared.shared_slots) - len(roster.owners)
                 found.append(_GroupNumbers(topic.name, totals, workers, unowned, now_ms))
-        return found, left_out
+        return found, damaged, left_out
+
+    def _overdue(self, time_of: Callable[[Topic], int]) -> list[tuple[tuple[()], float]]:
+        try:
+            due_ms = next_due_ms(self._store)
+        except StoreDamaged:
+            return []
+        return [((), _age_s(due_ms, time_of(SCHEDULES)))]
 
     def _timers(self, time_of: Callable[[Topic], int]) -> Family:
         values = []
         for topic in self._store.topics():
             if topic.has_subjects:
                 now_ms = time_of(topic)
-                found = self._store.timers(
-                    topic, from_ms=now_ms, until_ms=now_ms + max(WITHIN_MS.values()),
-                    limit=MOST_TIMERS,
-                )  # fmt: skip
+                try:
+                    found = self._store.timers(
+                        topic, from_ms=now_ms, until_ms=now_ms + max(WITHIN_MS.values()),
+                        limit=MOST_TIMERS,
+                    )  # fmt: skip
+                except StoreDamaged:
+                    continue
                 for name, within_ms in WITHIN_MS.items():
                     count = sum((each.due_ms or 0) < now_ms + within_ms for each in found)
                     values.append(((topic.name, name), float(count)))

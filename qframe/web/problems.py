@@ -23,7 +23,7 @@ class Problem(NamedTuple):
         topic, group: where.
         text: what it is.
         remedy: what to do.
-        page: where to do it: `group`, `dead` or `schedules`.
+        page: where to do it: `group`, `dead`, `schedules` or `verify`.
     """
 
     level: Literal["bad", "warn", "note"]
@@ -39,6 +39,10 @@ def problems_of(look: Look, points: Callable[[str, str], Sequence[ChartPoint]]) 
     found = [
         problem for each in look.groups if each.totals.group
         for problem in _of_group(each, points(*each.name))
+    ]  # fmt: skip
+    found += [
+        Problem("bad", topic.name, group, f"it is damaged: {why}", "see where", "verify")
+        for topic in look.topics for group, why in topic.damaged.items()
     ]  # fmt: skip
     if look.unled:
         found.append(Problem("bad", "", "", UNLED, UNLED_REMEDY, "schedules"))

@@ -15,15 +15,13 @@ from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from qframe.admin.owners import GroupRoster, WorkerInfo, workers_of
-from qframe.admin.totals import TopicTotals, Totals, totals_of
+from qframe.admin.totals import TopicTotals, Totals, totals_in
 from qframe.clock import Clock
-from qframe.errors import CoordinatorUnavailable, QFrameError, StoreUnavailable
-from qframe.options.tuning import tuning_of
+from qframe.errors import CoordinatorUnavailable, QFrameError, StoreDamaged, StoreUnavailable
 from qframe.roster import Roster
 from qframe.schedules.records import GROUP, next_due_ms
 from qframe.schedules.records import TOPIC as SCHEDULES
 from qframe.stores.base import Store
-from qframe.stores.records import Stats
 from qframe.stores.split import times_of
 from qframe.topic import Topic, is_internal
 
@@ -170,13 +168,15 @@ class Sampler:
         groups: list[GroupLook] = []
         rosters: list[GroupRoster] | None = []
         for topic in topics:
-            found = _totals(store, topic)
+            found = totals_in(store, topic)
             totals.append(found)
             for each in found.groups:
-                roster = self._roster_of(topic, each.group) if rosters is not None else None
-                if roster is None:
+                roster = None
+                try:
+                    roster = self._roster_of(topic, each.group) if rosters is not None else None
+                except CoordinatorUnavailable:
                     rosters = None
-                elif rosters is not None:
+                if roster is not None and rosters is not None:
                     rosters.append(GroupRoster(topic, each.group, roster, each.tuning.paused))
                 groups.append(_seen(found, each, roster, len(topic.shared_slots), now_ms(topic)))
         workers = None if rosters is None else tuple(workers_of(rosters))
@@ -185,15 +185,19 @@ class Sampler:
 
     def _is_unled(self, store: Store) -> bool:
         """Whether schedules have ticks to come, and no worker leads, as far as that is known."""
-        roster = self._roster_of(SCHEDULES, GROUP)
-        return roster is not None and not roster.owners and next_due_ms(store) is not None
+        try:
+            roster = self._roster_of(SCHEDULES, GROUP)
+            return roster is not None and not roster.owners and next_due_ms(store) is not None
+        except (CoordinatorUnavailable, StoreDamaged):
+            return False
 
     def _roster_of(self, topic: Topic, group: str) -> Roster | None:
+        """A group's roster; None where it is damaged."""
         if not group:
             return Roster(0, [], {})
         try:
             return self._roster(topic, group)
-        except CoordinatorUnavailable:
+        except StoreDamaged:
             return None
 
     def _keep(self, look: Look) -> None:
@@ -216,14 +220,6 @@ class Sampler:
                 kept[-1] = point
             else:
                 kept.append(point)
-
-
-def _totals(store: Store, topic: Topic) -> TopicTotals:
-    by_group: dict[str, list[Stats]] = {}
-    for stats in store.stats(topic):
-        by_group.setdefault(stats.group, []).append(stats)
-    texts = store.tunings([(topic, group) for group in by_group])
-    return totals_of(topic, by_group, [tuning_of(each or {})[0] for each in texts])
 
 
 def _seen(

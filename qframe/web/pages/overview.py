@@ -17,9 +17,17 @@ def facts(visit: Visit) -> dict[str, Any]:
     look = sampler.look()
     named = (visit.asked("named") or "").lower()
     groups = [each for each in look.groups if named in "/".join(each.name).lower()]
-    empty = [each for each in look.topics if not each.groups and named in each.name.lower()]
+    empty = [
+        each for each in look.topics
+        if not each.groups and not each.damaged and named in each.name.lower()
+    ]  # fmt: skip
+    damaged = [
+        (topic.name, group) for topic in look.topics for group in topic.damaged
+        if named in f"{topic.name}/{group}".lower()
+    ]  # fmt: skip
     return {
         "title": "Overview", "look": look, "groups": groups[:MOST_ROWS], "empty": empty[:MOST_ROWS],
+        "damaged": damaged[:MOST_ROWS],
         "left_out": max(0, len(groups) - MOST_ROWS), "named": named,
         "problems": problems_of(look, sampler.points),
         "charts": {

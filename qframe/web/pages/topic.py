@@ -26,7 +26,7 @@ def facts(visit: Visit) -> dict[str, Any]:
     groups = [each for each in look.groups if each.topic.name == name]
     return {
         "title": name, "topic": found, "declared": visit.desk.app.store.topic(name),
-        "groups": groups, "look": look,
+        "groups": groups, "damaged": [(name, group) for group in found.damaged], "look": look,
         "charts": {
             each.name: charts_of(sampler.points(*each.name), look.at_ms) for each in groups
         },

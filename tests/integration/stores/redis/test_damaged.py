@@ -2,17 +2,27 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from apps import running
+from consoling import browser, text_of
 from eventually import eventually
 from servers import RedisServer
+from typer.testing import CliRunner
 
 from qframe import Message, QFrame, StoreDamaged, Topic
+from qframe.cli.main import cli
+from qframe.clock import SYSTEM_CLOCK
+from qframe.doctor.examine import examine
+from qframe.options.settings import Settings
 from qframe.runtime.feed import in_doubt
+from qframe.telemetry.store_numbers import StoreNumbers
+from qframe.web.problems import problems_of
+from qframe.web.sampler import Sampler
 
 TYPES = {
     "head": "string", "log": "stream", "later": "zset", "ids": "zset", "groups": "hash",
@@ -167,8 +177,104 @@ def test_what_looks_at_a_damaged_slot_says_what_it_is(place: Place) -> None:
     place.publish(1, 1)
     place.ask("g:g:cursor", "DEL")
     place.ask("g:g:cursor", "RPUSH", "garbage")
-    for look in (place.app.admin.topics, lambda: place.app.admin.peek("orders", "g")):
+    for look in (
+        lambda: place.app.admin.stats("orders"),
+        lambda: place.app.admin.peek("orders", "g"),
+    ):
         with pytest.raises(
             StoreDamaged, match=r"is damaged: WRONGTYPE.*; run qframe verify to see where"
         ):
             look()
+
+
+@pytest.mark.promise(10)
+@pytest.mark.parametrize("name", TYPES)
+def test_a_damaged_topic_is_named_and_all_others_are_counted(place: Place, name: str) -> None:
+    whole = Topic("whole", slots=2)
+    place.app.declare(whole)
+    place.app.store.subscribe(whole, "w")
+    place.app.publish_many(whole, [1, 2, 3])
+    place.publish(1, 1, 2)
+    place.publish(1, 3, delay=3600)
+    place.ask(name, "DEL")
+    place.ask(name, "RPUSH" if TYPES[name] != "list" else "SET", "garbage")
+    orders, counted = place.app.admin.topics()
+    assert [totals.lag for totals in counted.groups] == [3]
+    assert counted.damaged == {}
+    assert [totals.group for totals in orders.groups] + list(orders.damaged) == ["g"]
+
+    admin, roster = place.app.admin, place.app.admin._context.roster
+    look = Sampler(lambda: place.app.store, roster=roster, clock=SYSTEM_CLOCK).look()
+    assert look.error is None
+    assert [each.name for each in look.groups][-1] == ("whole", "w")
+    told = [each for each in problems_of(look, lambda *_: []) if each.page == "verify"]
+    assert [(each.topic, each.group) for each in told] == [("orders", g) for g in orders.damaged]
+
+    numbers = StoreNumbers(place.app.store, admin, roster=roster, clock=SYSTEM_CLOCK)
+    found = {family.name: dict(family.values) for family in numbers.families()}
+    assert found["qframe_store_up"] == {(): 1}
+    assert found["qframe_messages"]["whole", "w", "todo"] == 3
+    assert found["qframe_damaged"] == {("orders", "g"): len(orders.damaged), ("whole", "w"): 0}
+
+
+@pytest.mark.parametrize(("name", "group"), [("g:g:dead", "g"), ("g:g:cursor", "g")])
+def test_the_commands_show_the_others_beside_a_damaged_group(
+    redis_server: RedisServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str,
+    group: str,
+) -> None:  # fmt: skip
+    monkeypatch.setenv("QFRAME_STORE", redis_server.url)
+    monkeypatch.setenv("QFRAME_NAMESPACE", tmp_path.name)
+    place = Place(redis_server.url, tmp_path.name, "ordered")
+    with place.app:
+        place.app.store.subscribe(place.topic, "other")
+        place.publish(1, 1, 2)
+        place.ask(name, "DEL")
+        place.ask(name, "SET", "hello")
+        told = f"group {group} of topic orders is damaged: WRONGTYPE"
+        for words in (["topics"], ["topics", "orders"], ["groups", "orders"]):
+            shown = CliRunner().invoke(cli, words)
+            assert shown.exit_code == 0, shown.output
+            text = " ".join(shown.stdout.split())
+            assert told in text
+            assert "run qframe verify orders" in text
+            assert "other" in text
+        [listed] = json.loads(CliRunner().invoke(cli, ["topics", "--json"]).stdout)
+        assert [totals["group"] for totals in listed["groups"]] == ["other"]
+        assert list(listed["damaged"]) == [group]
+        settings = Settings(store=redis_server.url, namespace=tmp_path.name)
+        findings = examine(settings, SYSTEM_CLOCK).findings
+        [finding] = [each for each in findings if each.check == "store"]
+        assert told in finding.what
+        assert finding.remedy == "run qframe verify orders to see where"
+
+
+def test_a_damaged_hash_of_topics_is_an_error_whose_remedy_is_to_verify(
+    redis_server: RedisServer, tmp_path: Path
+) -> None:
+    place = Place(redis_server.url, tmp_path.name, "stream")
+    with place.app:
+        place._redis.ask(f"qf:{{{tmp_path.name}}}:topics".encode(), "DEL")
+        place._redis.ask(f"qf:{{{tmp_path.name}}}:topics".encode(), "SET", "hello")
+        settings = Settings(store=redis_server.url, namespace=tmp_path.name)
+        [finding] = [e for e in examine(settings, SYSTEM_CLOCK).findings if e.check == "store"]
+        assert finding.remedy == "run qframe verify to see where"
+
+
+def test_the_console_shows_a_damaged_group_as_that_and_the_others_as_they_are(
+    redis_server: RedisServer, tmp_path: Path
+) -> None:
+    place = Place(redis_server.url, tmp_path.name, "ordered")
+    with place.app:
+        place.app.store.subscribe(place.topic, "other")
+        place.ask("g:g:dead", "SET", "hello")
+        web = browser(place.app)
+        for address in ("/", "/topics/orders"):
+            page = web.get(address)
+            assert page.status_code == 200
+            assert "orders / g damaged" in text_of(page.text)
+            assert "orders / other" in text_of(page.text)
+            assert "store is away" not in page.text
+        assert "it is damaged: WRONGTYPE" in text_of(web.get("/").text)
+        place.ask("g:g:dead", "DEL")
+        place._redis.ask(place._prefix.replace(b":1}", b":0}") + b"g:g:reports", "SET", "hello")
+        assert place.app.admin.workers() == []
