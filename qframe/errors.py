@@ -156,14 +156,14 @@ class TopicFull(QFrameError):
 
 
 class StoreUnavailable(QFrameError):
-    """Raised when the store cannot be reached; nothing was changed."""
+    """Raised when the store cannot be reached, or refuses writes; nothing was changed."""
 
     _what = "cannot be reached"
-    remedy = "check that it runs, and its URL"
+    _remedy = "check that it runs, and its URL"
 
-    def __init__(self, store: str, why: str) -> None:
-        super().__init__(f"store {store} {self._what}: {why}; {self.remedy}")
-        self.store, self.why = store, why
+    def __init__(self, store: str, why: str, *, what: str = "", remedy: str = "") -> None:
+        self.store, self.why, self.remedy = store, why, remedy or self._remedy
+        super().__init__(f"store {store} {what or self._what}: {why}; {self.remedy}")
 
 
 class CoordinatorUnavailable(QFrameError):
@@ -191,14 +191,14 @@ class StoreDamaged(StoreUnavailable):
     """Raised when keys of the store hold what qframe did not write; other slots are not touched."""
 
     _what = "is damaged"
-    remedy = "run qframe verify to see where"
+    _remedy = "run qframe verify to see where"
 
 
 class StoreFull(StoreUnavailable):
     """Raised when the store has no room left; nothing was written."""
 
     _what = "has no room"
-    remedy = "free space, or add more"
+    _remedy = "free space, or add more"
 
 
 class SchemaMismatch(QFrameError):

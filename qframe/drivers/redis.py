@@ -20,47 +20,19 @@ from threading import Event
 from typing import Any, Final, NamedTuple
 
 from hiredis import pack_command
-from redis.exceptions import (
-    AskError,
-    AuthenticationError,
-    AuthorizationError,
-    BusyLoadingError,
-    ClusterDownError,
-    InvalidResponse,
-    MovedError,
-    NoPermissionError,
-    NoScriptError,
-    OutOfMemoryError,
-    ReadOnlyError,
-    RedisClusterException,
-    ResponseError,
-    TryAgainError,
-)
-from redis.sentinel import MasterNotFoundError
+from redis.exceptions import AskError, MovedError, NoScriptError, OutOfMemoryError
 
 from qframe.clock import SYSTEM_CLOCK
-from qframe.drivers.redis_connections import (
-    BROKEN,
-    FAILURES,
-    Node,
-    NoReply,
-    Sending,
-    Wire,
-    numbered,
-)
+from qframe.drivers.redis_connections import FAILURES, Node, NoReply, Sending, Wire, numbered
+from qframe.drivers.redis_errors import AGAIN, AGAIN_TEXTS, refusal_of, translated
 from qframe.drivers.redis_servers import servers_of
 from qframe.drivers.scripts import Refused, Script, is_refusal
-from qframe.errors import AnswerLost, BadUrl, StoreDamaged, StoreFull, StoreUnavailable
+from qframe.errors import AnswerLost, BadUrl, StoreDamaged, StoreUnavailable
 from qframe.forks import Forks
 
 PATIENCE_S: Final = 5.0
 FIRST_PAUSE_S: Final = 0.02
 LONGEST_PAUSE_S: Final = 0.5
-
-# Replies of a server that has done nothing, and may do it later or elsewhere.
-_AGAIN: Final = (BusyLoadingError, ClusterDownError, ReadOnlyError, TryAgainError)
-_AGAIN_TEXTS: Final = ("LOADING", "BUSY ", "MASTERDOWN", "NOREPLICAS", "READONLY", "UNBLOCKED")
-_FORBIDDEN_TEXT: Final = "The user executing the script can't"  # before 7.2, in place of NOPERM
 
 
 class Call(NamedTuple):
@@ -229,13 +201,13 @@ class Redis:
         try:
             servers = self._servers.all()
         except FAILURES as error:
-            raise self._translated(error) from error
+            raise translated(self.shown, error) from error
         away = 0
         for server in servers:
             try:
                 facts = server.info("everything")
             except FAILURES as error:
-                fault = self._translated(error)
+                fault = translated(self.shown, error)
                 if isinstance(fault, StoreDamaged):  # no key was asked for: it refused the client
                     remedy = "check the database and the options of the URL"
                     fault = BadUrl("store", self.shown, f"it refuses access ({error})", remedy)
@@ -260,7 +232,7 @@ class Redis:
             connection = pool.connection_class(**pool.connection_kwargs)
             connection.connect()
         except FAILURES as error:
-            raise self._translated(error) from error
+            raise translated(self.shown, error) from error
         return Wire(connection)
 
     def close(self) -> None:
@@ -335,8 +307,8 @@ class Redis:
     @staticmethod
     def _is_undone(reply: Exception) -> bool:
         """Whether an error says that nothing was done, and may be done later or elsewhere."""
-        kinds = (NoScriptError, AskError, *_AGAIN)
-        return isinstance(reply, kinds) or str(reply).startswith(_AGAIN_TEXTS)
+        kinds = (NoScriptError, AskError, *AGAIN)
+        return isinstance(reply, kinds) or str(reply).startswith(AGAIN_TEXTS)
 
     def _judged(self, replies: list[Any], *, partly: bool = False) -> list[Any]:
         """The replies, if all came or some will do; else the one error that tells what is known."""
@@ -349,7 +321,7 @@ class Redis:
         some_will_do = partly and len(failed) < len(replies)
         for reply in failed:
             if isinstance(reply, Exception) and not isinstance(reply, OutOfMemoryError):
-                fault = self._translated(reply)
+                fault = translated(self.shown, reply)
                 if not (some_will_do and isinstance(fault, StoreDamaged)):
                     raise fault from reply
         is_full = any(isinstance(reply, OutOfMemoryError) for reply in failed)
@@ -357,42 +329,13 @@ class Redis:
             return [self._missing(reply) if _is_failed(reply) else reply for reply in replies]
         why = failed[0] if isinstance(failed[0], Exception) else failed[0].why
         if len(failed) < len(replies) or any(type(reply) is NoReply for reply in failed):
-            raise AnswerLost(self.shown, str(why) or type(why).__name__) from why
-        raise self._translated(why) from why
+            text = str(why) or type(why).__name__
+            raise AnswerLost(self.shown, text, **refusal_of(why)) from why
+        raise translated(self.shown, why) from why
 
     def _missing(self, reply: Any) -> Missing:
-        fault = str(self._translated(reply)) if isinstance(reply, Exception) else None
+        fault = str(translated(self.shown, reply)) if isinstance(reply, Exception) else None
         return Missing(type(reply) is not _Again, fault)
-
-    def _translated(self, error: BaseException) -> BaseException:
-        """The meaning of a driver's error here."""
-        if isinstance(error, RedisClusterException) and error.__cause__ is not None:
-            error = error.__cause__  # why the last of its nodes could not be asked
-        if isinstance(error, AuthenticationError | AuthorizationError) or "NOAUTH" in str(error):
-            return BadUrl(
-                "store", self.shown, f"the server refuses the name or password ({error})",
-                "correct the URL: redis://user:password@host",
-            )  # fmt: skip
-        if isinstance(error, NoPermissionError) or str(error).startswith(_FORBIDDEN_TEXT):
-            return BadUrl(
-                "store", self.shown, f"its user lacks a permission ({error})",
-                "grant it; docs/wire.md lists what each role needs",
-            )  # fmt: skip
-        if isinstance(error, MasterNotFoundError):  # its text shows our objects
-            return StoreUnavailable(self.shown, "no Sentinel names a primary for it")
-        if isinstance(error, InvalidResponse):
-            return BadUrl(
-                "store", self.shown, f"the server there is not Redis ({error})",
-                "check its host and port",
-            )  # fmt: skip
-        if isinstance(error, OutOfMemoryError):
-            return StoreFull(self.shown, "its maxmemory is reached")
-        if isinstance(error, (*BROKEN, RedisClusterException, AskError, *_AGAIN)):
-            return StoreUnavailable(self.shown, str(error) or type(error).__name__)
-        if isinstance(error, ResponseError):
-            may_work_later = str(error).startswith(_AGAIN_TEXTS)
-            return (StoreUnavailable if may_work_later else StoreDamaged)(self.shown, str(error))
-        return error
 
 
 def _is_failed(reply: Any) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from importlib import import_module
 from types import ModuleType
@@ -20,6 +20,15 @@ Values = tuple[Any, ...]
 
 PREFIX: Final = "qframe_"
 """What the names of a store's tables begin with."""
+
+# The `what` and `remedy` of a `StoreUnavailable`, where the server runs.
+READ_ONLY: Final[Mapping[str, str]] = {
+    "what": "refuses writes", "remedy": "name the primary in the URL, or let the server be written"
+}  # fmt: skip
+CROWDED: Final[Mapping[str, str]] = {
+    "what": "refuses connections",
+    "remedy": "raise its max_connections, or run fewer processes that keep connections to it",
+}
 
 
 class Backend(ABC):

@@ -10,8 +10,17 @@ from sqlalchemy.engine import Dialect
 from sqlalchemy.engine.url import URL
 from sqlalchemy.pool import QueuePool
 
-from qframe.drivers.sql_backend import PREFIX, Backend, driver, shown_of, text_of, yes_or_no
-from qframe.errors import BadUrl, SchemaMismatch, StoreFull
+from qframe.drivers.sql_backend import (
+    CROWDED,
+    PREFIX,
+    READ_ONLY,
+    Backend,
+    driver,
+    shown_of,
+    text_of,
+    yes_or_no,
+)
+from qframe.errors import BadUrl, SchemaMismatch, StoreFull, StoreUnavailable
 
 OLDEST_MARIADB: Final = (10, 6)
 OLDEST_MYSQL: Final = (8, 0)
@@ -28,8 +37,10 @@ _SESSION: Final = (
 _MARIADB_SESSION: Final = "SET SESSION idle_transaction_timeout = 30"
 # The last one: a table was changed while a snapshot was open, by who migrates.
 _CONFLICTS: Final = (1213, 1205, 1020, 1062, 1412)
-_LOST: Final = (0, 1053, 1152, 1158, 1159, 1160, 1161, 1290, 1836, 1792, 1927, 2003, 2006, 2013,
+_READ_ONLY: Final = (1290, 1792, 1836)
+_LOST: Final = (0, 1053, 1152, 1158, 1159, 1160, 1161, *_READ_ONLY, 1927, 2003, 2006, 2013,
                 2014, 2055, 4031)  # fmt: skip
+_TOO_MANY: Final = (1040, 1203, 1226)
 _NO_ROOM: Final = (3, 1021, 1114)
 _NO_TABLE: Final = 1146
 # "Got error 28 from storage engine": the number is the system's.
@@ -119,6 +130,10 @@ class MariaDb(Backend):
             return SchemaMismatch(self.shown, 0)
         if code in _NO_ROOM or (code == _ENGINE and _NO_SPACE in text):
             return StoreFull(self.shown, text)
+        if code in _READ_ONLY:
+            return StoreUnavailable(self.shown, text, **READ_ONLY)
+        if code in _TOO_MANY:
+            return StoreUnavailable(self.shown, text, **CROWDED)
         if code in _REFUSED:
             return BadUrl(
                 "store", self.shown, f"the server refuses it ({text})",

@@ -15,7 +15,9 @@ from sqlalchemy.engine.url import URL
 from sqlalchemy.pool import QueuePool
 
 from qframe.drivers.sql_backend import (
+    CROWDED,
     PREFIX,
+    READ_ONLY,
     Backend,
     Listener,
     Values,
@@ -55,6 +57,10 @@ _SERIALIZATION, _DEADLOCK, _UNIQUE = "40001", "40P01", "23505"
 _LOST: Final = ("57P01", "57P02", "57P03", "57P05", "25P03", "25P04", "25006")
 _NO_ROOM: Final = ("53100",)
 _NO_TABLE: Final = "42P01"
+_READ_ONLY: Final = "25006"
+_TOO_MANY: Final = "53300"
+# As a connection is refused, without its state; from `max_connections` to that of a role.
+_TOO_MANY_TEXTS: Final = ("too many clients", "too many connections", "connection slots are")
 _REFUSED: Final = ("password authentication failed", "does not exist", "no pg_hba.conf entry",
                    "no password supplied", "permission denied", "invalid connection option",
                    "is not permitted to log in")  # fmt: skip
@@ -168,6 +174,10 @@ class Postgres(Backend):
         state, text = getattr(error, "sqlstate", None), text_of(error)
         if state == _NO_TABLE and PREFIX in text:
             return SchemaMismatch(self.shown, 0)
+        if state == _READ_ONLY:
+            return StoreUnavailable(self.shown, text, **READ_ONLY)
+        if state == _TOO_MANY or (state is None and any(each in text for each in _TOO_MANY_TEXTS)):
+            return StoreUnavailable(self.shown, text, **CROWDED)
         if state in _NO_ROOM:
             return StoreFull(self.shown, text)
         if state == "42501" or (state is None and any(each in text for each in _REFUSED)):

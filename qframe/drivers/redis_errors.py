@@ -1,0 +1,85 @@
+"""The meaning of what a Redis server refuses, and of what becomes of its connections."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from redis.exceptions import (
+    AskError,
+    AuthenticationError,
+    AuthorizationError,
+    BusyLoadingError,
+    ClusterDownError,
+    InvalidResponse,
+    NoPermissionError,
+    OutOfMemoryError,
+    ReadOnlyError,
+    RedisClusterException,
+    ResponseError,
+    TryAgainError,
+)
+from redis.sentinel import MasterNotFoundError
+
+from qframe.drivers.redis_connections import BROKEN
+from qframe.errors import BadUrl, StoreDamaged, StoreFull, StoreUnavailable
+
+# Replies of a server that has done nothing, and may do it later or elsewhere.
+AGAIN: Final = (BusyLoadingError, ClusterDownError, ReadOnlyError, TryAgainError)
+AGAIN_TEXTS: Final = (
+    "LOADING", "BUSY ", "MASTERDOWN", "MISCONF", "NOREPLICAS", "READONLY", "UNBLOCKED",
+)  # fmt: skip
+_FORBIDDEN_TEXT: Final = "The user executing the script can't"  # before 7.2, in place of NOPERM
+_PRIMARY: Final = "name the primary in the URL, or its Sentinels: redis+sentinel://…"
+_REMEDIES: Final = {
+    "READONLY": _PRIMARY,
+    "You can't write against a read only replica": _PRIMARY,  # as the client cuts it
+    "NOREPLICAS": "bring a replica back, or lower the server's min-replicas-to-write",
+    "MISCONF": "see in the server's log why it cannot save, such as a full disk",
+}
+
+
+def refusal_of(error: BaseException) -> Mapping[str, str]:
+    """The `what` and `remedy` of a `StoreUnavailable`, where a server that runs takes no writes."""
+    text = str(error)
+    for begins, remedy in _REMEDIES.items():
+        if text.startswith(begins):
+            return {"what": "refuses writes", "remedy": remedy}
+    return {}
+
+
+def translated(shown: str, error: BaseException) -> BaseException:
+    """The meaning of a driver's error here.
+
+    Args:
+        shown: the URL without what nobody may see.
+        error: the error.
+    """
+    if isinstance(error, RedisClusterException) and error.__cause__ is not None:
+        error = error.__cause__  # why the last of its nodes could not be asked
+    if isinstance(error, AuthenticationError | AuthorizationError) or "NOAUTH" in str(error):
+        return BadUrl(
+            "store", shown, f"the server refuses the name or password ({error})",
+            "correct the URL: redis://user:password@host",
+        )  # fmt: skip
+    if isinstance(error, NoPermissionError) or str(error).startswith(_FORBIDDEN_TEXT):
+        return BadUrl(
+            "store", shown, f"its user lacks a permission ({error})",
+            "grant it; docs/wire.md lists what each role needs",
+        )  # fmt: skip
+    if isinstance(error, MasterNotFoundError):  # its text shows our objects
+        return StoreUnavailable(shown, "no Sentinel names a primary for it")
+    if isinstance(error, InvalidResponse):
+        return BadUrl(
+            "store", shown, f"the server there is not Redis ({error})", "check its host and port"
+        )
+    if isinstance(error, OutOfMemoryError):
+        return StoreFull(shown, "its maxmemory is reached")
+    text = str(error)
+    if isinstance(error, (*BROKEN, RedisClusterException, AskError, *AGAIN)):
+        return StoreUnavailable(shown, text or type(error).__name__, **refusal_of(error))
+    if isinstance(error, ResponseError):
+        if text.startswith(AGAIN_TEXTS):
+            return StoreUnavailable(shown, text, **refusal_of(error))
+        return StoreDamaged(shown, text)
+    return error

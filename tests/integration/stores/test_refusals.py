@@ -1,0 +1,122 @@
+"""A server that runs and refuses: its error names what it refuses, and the remedy for that."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import psycopg
+import pymysql
+import pytest
+from eventually import eventually
+from servers import PostgresServer, RedisServer, free_port
+from sqlalchemy import make_url
+from typer.testing import CliRunner
+
+from qframe import QFrame, StoreUnavailable, Topic
+from qframe.cli.main import cli
+from qframe.clock import SYSTEM_CLOCK
+from qframe.doctor.examine import examine
+from qframe.drivers import redis as driver
+from qframe.drivers.sql_mariadb import MariaDb
+from qframe.options.settings import Settings
+
+TOPIC = Topic("orders", kind="ordered", slots=2)
+REPLICA = "name the primary in the URL, or its Sentinels"
+
+
+@pytest.fixture
+def redis(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[RedisServer]:
+    monkeypatch.setattr(driver, "PATIENCE_S", 0.2)
+    with RedisServer(tmp_path) as server:
+        yield server
+
+
+@pytest.mark.parametrize(
+    ("words", "remedy"),
+    [
+        (("REPLICAOF", "127.0.0.1", free_port()), REPLICA),
+        (("CONFIG", "SET", "min-replicas-to-write", 1), "bring a replica back, or lower"),
+    ],
+)
+def test_a_redis_that_takes_no_writes_says_so_and_not_that_it_is_away(
+    redis: RedisServer, words: tuple[str | int, ...], remedy: str
+) -> None:
+    with QFrame(redis.url) as app:
+        app.declare(TOPIC)
+        app.store.subscribe(TOPIC, "billing")
+        redis.call(*words)
+        with pytest.raises(StoreUnavailable, match=f"refuses writes: .*; {remedy}") as caught:
+            app.publish(TOPIC, 1, key="a")
+        assert remedy in caught.value.remedy
+
+
+def test_commands_and_the_doctor_name_the_remedy_of_a_replica(
+    redis: RedisServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("QFRAME_STORE", redis.url)
+    with QFrame(redis.url) as app:
+        app.declare(TOPIC)
+        app.store.subscribe(TOPIC, "billing")
+    redis.call("REPLICAOF", "127.0.0.1", free_port())
+    shown = CliRunner().invoke(cli, ["topics"])
+    assert shown.exit_code == 1
+    assert "refuses writes" in str(shown.exception)
+    assert REPLICA in str(shown.exception)
+    found = [each for each in examine(Settings(store=redis.url), SYSTEM_CLOCK).findings
+             if each.level == "error"]  # fmt: skip
+    assert REPLICA in found[0].remedy
+
+
+def test_a_redis_that_cannot_save_is_not_called_damaged(redis: RedisServer) -> None:
+    with QFrame(redis.url) as app:
+        app.declare(TOPIC)
+        redis.call("CONFIG", "SET", "save", "3600 1")
+        (redis.folder / "dump.rdb").mkdir()
+        redis.call("SET", "something", "to save")
+        with redis.client() as client:
+            client.bgsave()
+            eventually(lambda: not client.info("persistence")["rdb_bgsave_in_progress"])
+        with pytest.raises(StoreUnavailable, match=r"refuses writes: .*; see in the server's log"):
+            app.publish(TOPIC, 1, key="a")
+
+
+def test_a_postgres_without_a_free_connection_says_so(tmp_path: Path) -> None:
+    config = {"max_connections": "8", "superuser_reserved_connections": "0"}
+    with PostgresServer(tmp_path, config=config) as server, ExitStack() as held:
+        where = make_url(server.url).set(drivername="postgresql").render_as_string(False)
+        for _ in range(8):
+            held.enter_context(psycopg.connect(where))
+        with (
+            pytest.raises(StoreUnavailable, match=r"refuses connections: .*; raise its max_conn"),
+            QFrame(server.url) as app,
+        ):
+            app.declare(TOPIC)
+
+
+def test_a_postgres_that_takes_no_writes_says_so(tmp_path: Path) -> None:
+    with PostgresServer(tmp_path) as server:
+        with QFrame(server.url) as app:
+            app.declare(TOPIC)
+        with (
+            QFrame(f"{server.url}?options=-c%20default_transaction_read_only%3Don") as app,
+            pytest.raises(StoreUnavailable, match=r"refuses writes: .*; name the primary"),
+        ):
+            app.publish(TOPIC, 1, key="a")
+
+
+@pytest.mark.parametrize(
+    ("code", "text"),
+    [
+        (1040, "refuses connections: .*; raise its max_connections"),
+        (1203, "refuses connections: .*; raise its max_connections"),
+        (1290, "refuses writes: .*; name the primary"),
+        (1836, "refuses writes: .*; name the primary"),
+    ],
+)
+def test_a_mariadb_that_refuses_says_what(code: int, text: str) -> None:
+    backend = MariaDb(make_url("mysql+pymysql://qframe@127.0.0.1/qframe"))
+    error = pymysql.err.OperationalError(code, "the server's own words")
+    with pytest.raises(StoreUnavailable, match=text):
+        raise backend.translated(error, unknown=False)
