@@ -38,10 +38,20 @@ class Events:
 
         return stop
 
-    def count(self, counter: Listener) -> None:
-        """Adds a listener that only counts: without another one, an app still writes its log."""
+    def count(self, counter: Listener) -> Callable[[], None]:
+        """Adds a listener that only counts: without another one, an app still writes its log.
+
+        Returns:
+            The function that removes it.
+        """
         self._counters = (*self._counters, counter)
-        self.listen(counter)
+        unlisten = self.listen(counter)
+
+        def stop() -> None:
+            self._counters = tuple(each for each in self._counters if each is not counter)
+            unlisten()
+
+        return stop
 
     def emit(self, name: str, **facts: Any) -> None:
         """Tells every listener that `name` happened, with its facts."""

@@ -10,6 +10,7 @@ from typing import Any, Final, TextIO
 from qframe.clock import SYSTEM_CLOCK, Clock
 from qframe.events import Events
 from qframe.options.settings import Settings
+from qframe.service import Service
 from qframe.telemetry.facts import facts_shown
 from qframe.telemetry.lines import is_for_people, make_logger
 
@@ -78,6 +79,7 @@ _LEVELS: Final = {
     "sequence.gap": "warning",
     "store.unavailable": "warning",
     "store.reconnecting": "warning",
+    "store.back": "warning",
     "slot.away": "warning",
     "outbox.unavailable": "warning",
     "outbox.blocked": "warning",
@@ -98,11 +100,15 @@ class EventLog:
         level: the least important level that is written.
         full: whether errors are told with their texts and tracebacks.
         clock: tells when an interval is over.
+
+    Attributes:
+        on_held: called when an event is held back, so that somebody calls `tell_overdue` in time.
     """
 
     def __init__(
         self, logger: Any, *, level: str = "info", full: bool = False, clock: Clock = SYSTEM_CLOCK
     ) -> None:
+        self.on_held: Callable[[], None] | None = None
         self._logger = logger
         self._full = full
         self._least = _ORDER[level]
@@ -122,17 +128,34 @@ class EventLog:
             return
         with self._guard:
             lines = self._overdue()
-            kind = type(facts.get("error"))  # a text's tells nothing, and does no harm
+            error = facts.get("error")
+            # Away for another reason is news; elsewhere a text's type tells nothing, and no harm.
+            kind = str(error) if name.endswith(".unavailable") else type(error)
             key = (name, facts.get("topic"), facts.get("group"), facts.get("part"), kind)
             repeats = self._repeats.get(key)
             if repeats is None:
                 repeats = self._repeats[key] = self._begin(level, name)
-            if repeats.takes_line():
+            if is_told := repeats.takes_line():
                 lines.append((level, name, facts))
             else:
                 repeats.add(facts)
         for line in lines:
             self._write(*line)
+        if not is_told and self.on_held is not None:
+            self.on_held()
+
+    def tell_overdue(self) -> float | None:
+        """Writes what was held back in intervals that are over.
+
+        Returns:
+            In how many seconds the next interval is over; None where none runs.
+        """
+        with self._guard:
+            lines = self._overdue()
+            until_s = min((each.until_s for each in self._repeats.values()), default=None)
+        for line in lines:
+            self._write(*line)
+        return None if until_s is None else max(0.0, until_s - self._clock.monotonic_s())
 
     def flush(self) -> None:
         """Writes now what was held back."""
@@ -196,6 +219,39 @@ class _Repeats:
         return {**self._last, **counts, "times": self.times}
 
 
+class _LogFlusher(Service):
+    """Writes what was held back when its interval is over, though nothing more happens.
+
+    Its thread begins with the first event that is held back.
+
+    Args:
+        tell: writes it; returns in how many seconds there may be more, or None.
+    """
+
+    def __init__(self, tell: Callable[[], float | None]) -> None:
+        super().__init__("qframe.log", lambda _part, _error: None)
+        self._tell = tell
+        self._held = threading.Event()
+
+    def held(self) -> None:
+        """Hears that an event was held back."""
+        if not self._held.is_set():
+            self._held.set()
+            self.start()
+
+    def wake(self) -> None:
+        """Ends a wait."""
+        self._held.set()
+
+    def run(self) -> None:
+        """Waits for an event that is held back, and then for the end of its interval."""
+        while not self.stopping:
+            self._held.wait()
+            self._held.clear()
+            while not self.stopping and (left_s := self._tell()) is not None:
+                self._stopping.wait(left_s)
+
+
 def log_unless_heard(events: Events, settings: Settings) -> Callable[[], None]:
     """Tells stderr what nobody else would: warnings, or from `log_level` on where it is set.
 
@@ -224,10 +280,13 @@ def log_events(
         level=level or settings.log_level,
         full=settings.log_errors == "full" or (settings.log_errors == "auto" and for_people),
     )
+    flusher = _LogFlusher(log.tell_overdue)
+    log.on_held = flusher.held
     stop = events.listen(log)
 
     def end() -> None:
         stop()
+        flusher.stop()
         log.flush()
 
     return end

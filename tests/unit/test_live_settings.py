@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from types import SimpleNamespace
 from typing import Any
 
@@ -13,6 +13,7 @@ from qframe.clock import VirtualClock
 from qframe.errors import StoreUnavailable
 from qframe.events import Events
 from qframe.runtime.process.live_settings import EVERY_S, OFTEN, OFTEN_S, SettingsPoller
+from qframe.runtime.process.outage import QUIET_S
 from qframe.topic import Growth, Topic
 
 TOPIC = Topic("t")
@@ -45,9 +46,11 @@ class Bench:
     """A poller of a worker with two consumers of one topic, whose waits are a test's."""
 
     def __init__(self) -> None:
+        self.clock, self.events = VirtualClock(), Events()
         self.store = Controls()
         self.heard: list[Topic] = []
         self.waits: list[float] = []
+        self.on_wait: Callable[[int], None] = lambda _turn: None
         consumers: list[Any] = [
             SimpleNamespace(topic=TOPIC.name, group=group, share=self.heard.append)
             for group in ("g", "h")
@@ -56,7 +59,7 @@ class Bench:
         reporter: Any = SimpleNamespace(report=lambda tunings: None)
         self.poller = SettingsPoller(
             consumers=[(TOPIC, consumer) for consumer in consumers], store=store,
-            reporter=reporter, clock=VirtualClock(), events=Events(),
+            reporter=reporter, clock=self.clock, events=self.events,
             on_failure=lambda *_: None,
         )  # fmt: skip
 
@@ -67,6 +70,8 @@ class Bench:
             if turns == len(self.waits):
                 return True
             self.waits.append(timeout_s)
+            self.clock.advance(int(timeout_s * 1000))
+            self.on_wait(len(self.waits))
             return False
 
         self.waits.clear()
@@ -134,3 +139,35 @@ def test_a_topic_that_grows_is_watched_on_when_the_store_was_away(bench: Bench) 
     bench.store.lost = ["latest"]
     bench.run(3)
     assert bench.waits == [OFTEN_S] * 3
+
+
+def test_the_end_of_an_outage_is_told_once_with_how_long_it_was(bench: Bench) -> None:
+    told: list[Any] = []
+    bench.events.listen(lambda name, facts: told.append((len(bench.waits), name, facts)))
+
+    def miss(turn: int) -> None:
+        if 10 <= turn <= 30:
+            bench.events.emit("store.unavailable", part="pull", error="away")
+            bench.store.lost = ["tunings"]
+
+    bench.on_wait = miss
+    bench.run(100)
+    (back,) = [each for each in told if each[1] == "store.back"]
+    assert back == (30 + QUIET_S, "store.back", {"away_s": 21.0})
+
+
+def test_a_store_that_replies_and_takes_no_writes_is_not_back(bench: Bench) -> None:
+    told: list[str] = []
+    bench.events.listen(lambda name, _facts: told.append(name))
+
+    def miss(turn: int) -> None:
+        if turn % 12 == 1:
+            bench.events.emit("store.unavailable", part="settler", error="no room")
+
+    bench.on_wait = miss
+    bench.run(100)
+    assert set(told) == {"store.unavailable"}
+    bench.on_wait = lambda _turn: None
+    bench.run(20)
+    assert told[-1] == "store.back"
+    assert told.count("store.back") == 1

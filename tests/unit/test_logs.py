@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import pytest
+from eventually import eventually
 
 from qframe.clock import VirtualClock
 from qframe.errors import StoreUnavailable, UndecodableBody, WorkerFailed
@@ -413,3 +414,32 @@ def test_slots_in_a_row_are_told_as_one() -> None:
     lines.events.emit("slot.taken", topic="t", group="g", count=6, slots=[0, 1, 2, 5, 7, 8])
     (line,) = lines.read()
     assert (line["count"], line["slots"]) == (6, "0-2,5,7-8")
+
+
+def test_another_reason_why_the_store_is_away_is_told_at_once() -> None:
+    lines = Lines()
+    refused, full = (StoreUnavailable("redis://h", why) for why in ("refused", "maxmemory"))
+    for error in (refused, refused, full, full, str(full)):
+        lines.events.emit("store.unavailable", part="settler", error=error)
+    assert [line["error"] for line in lines.read()] == [str(refused), str(full)]
+    assert lines.log.tell_overdue() == INTERVAL_S
+    lines.clock.advance(int(INTERVAL_S * 1000))
+    lines.log.tell_overdue()
+    assert [(line["error"], line["times"]) for line in lines.read()] == [
+        (str(refused), 1),
+        (str(full), 2),
+    ]
+
+
+def test_what_was_held_back_is_told_though_nothing_more_happens(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("qframe.telemetry.logs.INTERVAL_S", 0.05)
+    stream, events = io.StringIO(), Events()
+    end = log_events(events, Settings(), stream)
+    for _ in range(3):
+        events.emit("delivery.retried", topic="orders", group="billing")
+    eventually(lambda: stream.getvalue().count("\n") >= 2)
+    end()
+    told = [json.loads(line) for line in stream.getvalue().splitlines()]
+    assert sum(line.get("times", 1) for line in told) == 3

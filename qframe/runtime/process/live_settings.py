@@ -10,6 +10,7 @@ from qframe.errors import BadOption, StoreUnavailable
 from qframe.events import Events
 from qframe.options.tuning import Tuning, tuning_of
 from qframe.runtime.consume.consumer import Consumer
+from qframe.runtime.process.outage import Outage
 from qframe.runtime.process.reporter import Reporter, SettingsStore
 from qframe.service import Service
 from qframe.topic import Topic
@@ -81,7 +82,8 @@ class LiveSettings:
 class SettingsPoller(Service):
     """Reads every second, in one call, the settings of all of a worker's consumers.
 
-    Then the reporter may report of them. Every other time it reads how far their topics have grown.
+    Then the reporter may report of them; and so it knows when an outage of the store is over. Every
+    other time it reads how far their topics have grown.
     A slot that is being split is handled by nobody, so while one of them grows it reads that every
     50 ms: who lets a slot go, and who takes the two that follow, should hear of that at once.
 
@@ -90,7 +92,7 @@ class SettingsPoller(Service):
         store: has the settings.
         reporter: reports of the consumers.
         clock: tells when the store was heard.
-        events: hears what was changed.
+        events: hears what was changed, and that the store is back.
         on_failure: called when it ends by an error.
     """
 
@@ -108,6 +110,8 @@ class SettingsPoller(Service):
         self._store = store
         self._reporter = reporter
         self._clock = clock
+        self._events = events
+        self._outage = Outage(events, clock)
         self._heard_s: float | None = None
         self._polls = 0
         self._growing: list[Topic] = []
@@ -130,6 +134,13 @@ class SettingsPoller(Service):
 
     def run(self) -> None:
         """Polls until it is stopped."""
+        unlisten = self._events.count(self._outage.hear)
+        try:
+            self._poll_often()
+        finally:
+            unlisten()
+
+    def _poll_often(self) -> None:
         turn = 0
         while not self._stopping.wait(OFTEN_S if self._growing else EVERY_S):
             turn += 1
@@ -138,6 +149,7 @@ class SettingsPoller(Service):
                     self._hear(self._growing)
                 else:
                     self._poll()
+                    self._outage.replied()
                     self._report()
             except StoreUnavailable:
                 continue  # the consumers report it, and keep their last settings

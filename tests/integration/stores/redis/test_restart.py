@@ -6,11 +6,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from eventually import eventually
 from servers import RedisServer
 from serving import Publishing, Serving
 
 from qframe import Outgoing, QFrame, Topic
 from qframe.drivers import redis as driver
+from qframe.runtime.process import outage
 
 pytestmark = pytest.mark.promise(1)
 
@@ -65,3 +67,17 @@ def test_every_publish_that_returned_is_handled_once_though_the_server_is_killed
         if kind == "ordered":
             for bodies in serving.by_key.values():
                 assert bodies == sorted(bodies)
+
+
+def test_a_worker_tells_that_the_server_is_away_and_that_it_is_back(
+    server: RedisServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(driver, "PATIENCE_S", 0.2)
+    monkeypatch.setattr(outage, "QUIET_S", 4.0)
+    with Serving(server.url, Topic("t", slots=4)) as serving:
+        server.kill()
+        eventually(lambda: serving.events["store.unavailable"] >= 2)
+        assert not serving.events["store.back"]
+        server.restart()
+        eventually(lambda: serving.events["store.back"])
+        assert serving.events["store.back"] == 1
