@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from qframe.admin.audit_log import AuditLog
-from qframe.admin.owners import GroupRoster
+from qframe.admin.owners import GroupRoster, reports_in
 from qframe.admin.rights import Right, without_body, without_text
 from qframe.errors import NotAllowed, UnknownGroup, UnknownTopic
 from qframe.options.tuning import Tuning, tuning_of
@@ -120,7 +120,8 @@ class AdminContext:
         """The rosters of all groups of a topic, or of one."""
         names = self.groups(topic, group)
         for name, tuning in zip(names, self.tunings(topic, names), strict=True):
-            yield GroupRoster(topic, name, self.roster(topic, name), tuning.paused)
+            roster, reports = self.roster(topic, name), reports_in(self.store, topic, name)
+            yield GroupRoster(topic, name, roster, tuning.paused, reports)
 
     def alive(self, topic: Topic, group: str) -> int:
         """How many workers of a group are alive."""

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import NamedTuple
+from collections.abc import Iterable, Sequence
+from typing import Final, NamedTuple
 
 import msgspec
 
+from qframe.errors import StoreDamaged
+from qframe.options.report import report_of
 from qframe.roster import Roster
+from qframe.stores.base import Controls
+from qframe.stores.types import WorkerReport
 from qframe.topic import Topic
+
+SILENT_MS: Final = 15_000
+"""A worker reports every 10 s; one that has not for so long may be frozen, or cut off."""
 
 
 class WorkerInfo(msgspec.Struct, kw_only=True, frozen=True):
@@ -16,11 +23,13 @@ class WorkerInfo(msgspec.Struct, kw_only=True, frozen=True):
 
     Attributes:
         id: its id, unique to its start.
-        since_ms: when it first joined one of them, in milliseconds since 1970.
+        since_ms: when it started, in milliseconds since 1970; where it has not said that, when it
+            first joined one of them.
         until_ms: when it counts as dead unless it is heard again.
         consumers: what it takes part in, each as `topic/group`.
         paused: those of them whose group is paused, so that it handles nothing of them.
         slots: how many slots it owns in these.
+        told_ms: when it last reported, which it does every 10 s; None where it has not.
     """
 
     id: str
@@ -29,6 +38,7 @@ class WorkerInfo(msgspec.Struct, kw_only=True, frozen=True):
     consumers: list[str]
     slots: int
     paused: list[str] = []
+    told_ms: int | None = None
 
 
 class OwnerInfo(msgspec.Struct, kw_only=True, frozen=True):
@@ -54,19 +64,34 @@ class OwnerInfo(msgspec.Struct, kw_only=True, frozen=True):
 
 
 class GroupRoster(NamedTuple):
-    """The roster of one group of a topic, and whether that is paused."""
+    """The roster of one group of a topic, whether that is paused, and its workers' reports."""
 
     topic: Topic
     group: str
     roster: Roster
     paused: bool = False
+    reports: Sequence[WorkerReport] = ()
+
+
+def reports_in(store: Controls, topic: Topic, group: str) -> Sequence[WorkerReport]:
+    """The last report of each worker of a group; none where they are damaged."""
+    try:
+        return store.reports(topic, group)
+    except StoreDamaged:
+        return ()
 
 
 def workers_of(rosters: Iterable[GroupRoster]) -> list[WorkerInfo]:
     """Every worker once, the one that came first in front."""
     found: dict[str, WorkerInfo] = {}
-    for topic, group, roster, paused in rosters:
+    started: dict[str, int] = {}
+    told: dict[str, int] = {}
+    for topic, group, roster, paused, reports in rosters:
         consumer = f"{topic.name}/{group}"
+        for each in reports:
+            told[each.worker] = max(each.at_ms, told.get(each.worker, each.at_ms))
+            if (report := report_of(each.text)) is not None and report.started_ms is not None:
+                started[each.worker] = report.started_ms
         for member in roster.members:
             known = found.get(member.id)
             owned = sum(owner.member == member.id for owner in roster.owners.values())
@@ -78,7 +103,13 @@ def workers_of(rosters: Iterable[GroupRoster]) -> list[WorkerInfo]:
                 paused=[*(known.paused if known else ()), *([consumer] if paused else ())],
                 slots=owned + (known.slots if known else 0),
             )
-    return sorted(found.values(), key=lambda worker: (worker.since_ms, worker.id))
+    workers = [
+        msgspec.structs.replace(
+            each, since_ms=started.get(each.id, each.since_ms), told_ms=told.get(each.id)
+        )
+        for each in found.values()
+    ]
+    return sorted(workers, key=lambda worker: (worker.since_ms, worker.id))
 
 
 def owners_of(rosters: Iterable[GroupRoster]) -> list[OwnerInfo]:
@@ -87,7 +118,7 @@ def owners_of(rosters: Iterable[GroupRoster]) -> list[OwnerInfo]:
 
 
 def _owner(each: GroupRoster, slot: int) -> OwnerInfo:
-    topic, group, roster, paused = each
+    topic, group, roster, paused, _ = each
     owner = roster.owners.get(slot)
     if owner is None:
         return OwnerInfo(topic=topic.name, group=group, slot=slot, paused=paused)

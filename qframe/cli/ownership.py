@@ -10,12 +10,12 @@ import typer
 from rich.console import RenderableType
 from rich.text import Text
 
-from qframe.admin.owners import OwnerInfo, WorkerInfo
+from qframe.admin.owners import SILENT_MS, OwnerInfo, WorkerInfo
 from qframe.cli.flags import AsJson, By, Everything, TopicName, Watch
 from qframe.cli.output import drawn_table
 from qframe.cli.stacks import asked_stacks
 from qframe.cli.target import Target, coordinated
-from qframe.cli.times import ago
+from qframe.cli.times import ago, length
 from qframe.cli.tune import marked
 from qframe.cli.watch import View, show
 from qframe.errors import BadOption
@@ -94,10 +94,18 @@ def draw_workers(
     if not found:
         return [Text(NO_WORKER)]
     rows = [
-        (each.id, ago(each.since_ms, now_ms), each.slots, _consumers(each, everything))
+        (_heard(each, now_ms), ago(each.since_ms, now_ms), each.slots, _consumers(each, everything))
         for each in found
     ]
     return [drawn_table(("worker", "since", "slots", "consumers"), rows)]
+
+
+def _heard(worker: WorkerInfo, now_ms: int) -> Text:
+    """A worker's id, and for how long it is silent, if it is."""
+    silent_ms = 0 if worker.told_ms is None else now_ms - worker.told_ms
+    if silent_ms < SILENT_MS:
+        return Text(worker.id)
+    return Text(f"{worker.id} (silent for {length(silent_ms / 1000)})", "red")
 
 
 def draw_slots(topic: str, found: Sequence[OwnerInfo], now_ms: int) -> list[RenderableType]:

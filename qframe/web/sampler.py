@@ -14,7 +14,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
-from qframe.admin.owners import GroupRoster, WorkerInfo, workers_of
+from qframe.admin.owners import GroupRoster, WorkerInfo, reports_in, workers_of
 from qframe.admin.totals import TopicTotals, Totals, totals_in
 from qframe.clock import Clock
 from qframe.errors import CoordinatorUnavailable, QFrameError, StoreDamaged, StoreUnavailable
@@ -177,7 +177,9 @@ class Sampler:
                 except CoordinatorUnavailable:
                     rosters = None
                 if roster is not None and rosters is not None:
-                    rosters.append(GroupRoster(topic, each.group, roster, each.tuning.paused))
+                    reports = reports_in(store, topic, each.group) if each.group else ()
+                    paused = each.tuning.paused
+                    rosters.append(GroupRoster(topic, each.group, roster, paused, reports))
                 groups.append(_seen(found, each, roster, len(topic.shared_slots), now_ms(topic)))
         workers = None if rosters is None else tuple(workers_of(rosters))
         unled = any(each.name == SCHEDULES.name for each in known) and self._is_unled(store)

@@ -13,7 +13,9 @@ from qframe.cli.ownership import draw_slots, draw_workers
 from qframe.cli.times import ago
 from qframe.cli.worker import _wait_for_both
 from qframe.errors import BadOption, CoordinatorUnavailable, UnknownGroup, UnknownTopic
+from qframe.options.report import ConsumerReport
 from qframe.roster import Member, Owner, Roster
+from qframe.stores.types import WorkerReport
 
 ORDERS = Topic("orders", slots=4)
 EVENTS = Topic("events", slots=2)
@@ -223,3 +225,24 @@ def test_a_coordinator_that_comes_up_late_is_waited_for_as_a_store_is() -> None:
     assert late.left < 0
     with pytest.raises(CoordinatorUnavailable, match="nobody listens"):
         _wait_for_both(Late(10_000), 300)  # type: ignore[arg-type]
+
+
+def test_a_worker_is_as_old_as_it_says_whenever_it_has_joined_again() -> None:
+    said = ConsumerReport(max_attempts=5, started_ms=500).to_json()
+    early, late = WorkerReport(FIRST, 10_000, said), WorkerReport(FIRST, 12_000, said)
+    older = WorkerReport(SECOND, 9000, '{"max_attempts":5}')  # of a version that does not say it
+    gone = WorkerReport("host-c-1-0123456789ab", 9000, said)
+    found = workers_of(
+        [ROSTERS[0]._replace(reports=[late, older, gone]), ROSTERS[1]._replace(reports=[early])]
+    )
+    assert [(each.id, each.since_ms, each.told_ms) for each in found] == [
+        (FIRST, 500, 12_000),
+        (SECOND, 2000, 9000),
+    ]
+
+
+def test_a_worker_that_has_not_reported_for_some_time_is_marked_as_silent() -> None:
+    said = ConsumerReport(max_attempts=5, started_ms=0).to_json()
+    told = [ROSTERS[1]._replace(reports=[WorkerReport(FIRST, 1000, said)])]
+    assert "silent" not in "\n".join(shown(draw_workers(workers_of(told), 15_000), 120))
+    assert "(silent for 17 s)" in "\n".join(shown(draw_workers(workers_of(told), 18_000), 120))

@@ -48,6 +48,8 @@ class Reporter:
         self._consumers = consumers
         self._store = store
         self._clock = clock
+        self._began_s = clock.monotonic_s()
+        self._started_ms: int | None = None
         self._last: dict[int, tuple[ConsumerReport, float]] = {}
         self._asked: dict[int, tuple[int, float]] = {}
 
@@ -66,12 +68,22 @@ class Reporter:
     def _report(self, number: int, tuning: Tuning) -> None:
         topic, consumer = self._consumers[number]
         is_asked = self._is_asked(number, tuning.stacks_until_ms)
-        report, now_s = consumer.report(with_stacks=is_asked), self._clock.monotonic_s()
+        report = msgspec.structs.replace(
+            consumer.report(with_stacks=is_asked), started_ms=self._started()
+        )
+        now_s = self._clock.monotonic_s()
         before, at_s = self._last.get(number, (None, 0.0))
         is_known = before is not None and _same(before, report) and now_s < at_s + EVERY_S
         if is_asked or not is_known:
             self._store.report(topic, consumer.group, self._worker, report.to_json())
             self._last[number] = report, now_s
+
+    def _started(self) -> int:
+        """When the worker started, by the store's clock, which is read once."""
+        if self._started_ms is None:
+            ran_s = self._clock.monotonic_s() - self._began_s
+            self._started_ms = self._store.now_ms() - round(ran_s * 1000)
+        return self._started_ms
 
     def _is_asked(self, number: int, until_ms: int | None) -> bool:
         """Whether somebody wants to see stacks until a moment of the store's clock."""

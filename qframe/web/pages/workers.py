@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, Final, NamedTuple
 
 from qframe.admin.admin import Admin
+from qframe.admin.owners import SILENT_MS
 from qframe.admin.stacks import WorkerStacks
 from qframe.errors import CoordinatorUnavailable
 from qframe.stores.records import Record
@@ -53,7 +54,7 @@ def facts(visit: Visit) -> dict[str, Any]:
     return {
         "title": "Workers", "look": look, "workers": workers, "in_hand": in_hand, "now_ms": now_ms,
         "orphans": [one for name, held in in_hand.items() if name not in known for one in held],
-        "stacks": stacks,
+        "stacks": stacks, "silent_ms": SILENT_MS,
         "askable": {
             name: sorted({(one.record.topic, str(one.record.group)) for one in held})
             for name, held in in_hand.items()

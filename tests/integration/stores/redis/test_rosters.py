@@ -5,7 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from eventually import eventually
 from servers import Proxy, RedisServer
+from serving import Serving
 
 from qframe import Topic
 from qframe.errors import AnswerLost
@@ -85,3 +87,18 @@ def test_nothing_is_kept_of_members_that_are_gone_and_of_a_group_that_is_dropped
         store.drop_group(topic, "g")
         assert [key for key in server.call("KEYS", "*") if b":g:g:" in key] == []
         store.close()
+
+
+def test_a_worker_that_was_forgotten_and_joins_again_says_when_it_started(tmp_path: Path) -> None:
+    topic = Topic("orders", slots=2)
+    with RedisServer(tmp_path) as server, Serving(server.url, topic) as serving:
+        store, admin = serving.app.store, serving.app.admin
+        eventually(lambda: admin.workers() and admin.workers()[0].told_ms)
+        [before] = admin.workers()
+        [worker] = store.roster(topic, "g").members  # type: ignore[union-attr]
+        store.leave(topic, "g", worker.id)
+        eventually(lambda: store.roster(topic, "g").members)  # type: ignore[union-attr]
+        [joined] = store.roster(topic, "g").members  # type: ignore[union-attr]
+        [after] = admin.workers()
+        assert joined.since_ms > worker.since_ms
+        assert after.since_ms == before.since_ms <= worker.since_ms
