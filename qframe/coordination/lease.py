@@ -131,6 +131,7 @@ class LeaseSession:
         self._heartbeat_s = float("-inf")
         self._bell: RosterBell | None = store.roster_bell(topic, group)
         self._rung = True
+        self._had: dict[int, str] = {}
         self._lacks = False
         self._awake = threading.Event()
 
@@ -169,13 +170,24 @@ class LeaseSession:
         return view
 
     def claim(self, slots: Sequence[int]) -> dict[int, str]:
-        """Claims those that are nobody's, under an epoch above all there have been."""
-        owners = self._roster.owners
-        # Claimed before, and the reply was lost.
+        """Claims those that are nobody's, under an epoch above all there have been.
+
+        What it has under an epoch that it had before, and took for lost, is freed first: what was
+        handed out since is not known, and a new owner takes it back.
+        """
+        claimed = self._claim(slots)
+        self._had |= claimed
+        return claimed
+
+    def _claim(self, slots: Sequence[int]) -> dict[int, str]:
         mine = {
-            slot: owners[slot].epoch for slot in slots
-            if slot in owners and owners[slot].member == self._worker
+            slot: owner.epoch for slot, owner in self._roster.owners.items()
+            if owner.member == self._worker and slot in slots
         }  # fmt: skip
+        if again := {slot: epoch for slot, epoch in mine.items() if self._had.get(slot) == epoch}:
+            self.let_go(again)
+            mine = {slot: epoch for slot, epoch in mine.items() if slot not in again}
+        owners = self._roster.owners  # of `mine` the reply was lost
         free = [slot for slot in slots if slot not in owners]
         if not free:
             return mine

@@ -426,6 +426,13 @@ RUNTIME: Final = [
         "tests/integration/consumers/test_measured.py",
     ),
     Mutant(
+        "a slot that was lost is had again under its old epoch",
+        "coordination/lease.py",
+        "            self.let_go(again)\n            mine =",
+        "            mine =",
+        UNIT + "test_sharing.py",
+    ),
+    Mutant(
         "nobody asks again once what was given back has left",
         "runtime/flow/in_flight.py",
         "            rings = has_room or (returned and not self._returning)\n",
