@@ -67,12 +67,10 @@ def metrics(
     process is enough for a store. The port of `qframe worker --metrics-port` has those of workers.
     """
     check_installed("--port", port)
+    address_of("--port", port)  # a wrong one is refused before modules are imported
+    apps = apps_of(modules) if modules else []
     with target.opened() as app:
-        outboxes = [
-            CountedOutbox(outbox, app.store)
-            for each in apps_of(modules or [])
-            for outbox in each.outboxes
-        ]
+        outboxes = [CountedOutbox(outbox, app.store) for each in apps for outbox in each.outboxes]
         numbers = StoreNumbers(
             app.store, app.admin, outboxes=outboxes, clock=SYSTEM_CLOCK,
             roster=lambda topic, group: app.coordinator.roster(topic, group),

@@ -103,7 +103,10 @@ def test_the_one_port_counts_what_killed_workers_have_handled(program: Program) 
         assert running.code() == 0
 
 
-def test_the_stores_numbers_are_served_though_no_worker_lives(program: Program) -> None:
+@pytest.mark.parametrize("modules", [[], ["shop_outbox"]], ids=["no module", "a module"])
+def test_the_stores_numbers_are_served_though_no_worker_lives(
+    program: Program, modules: list[str]
+) -> None:
     program.write(
         "shop_outbox.py",
         "from sqlalchemy import create_engine\n"
@@ -117,7 +120,7 @@ def test_the_stores_numbers_are_served_though_no_worker_lives(program: Program) 
         app.store.subscribe(TOPIC, "g")
         app.publish_many(TOPIC, range(3))
     port = free_port()
-    command = [sys.executable, "-m", "qframe", "metrics", "shop_outbox"]
+    command = [sys.executable, "-m", "qframe", "metrics", *modules]
     command += ["--port", f"127.0.0.1:{port}"]
     with Running(command, program.directory, program.environment()) as running:
         eventually(lambda: any("serving" in line for line in running.lines), within=WITHIN_S)
@@ -125,7 +128,7 @@ def test_the_stores_numbers_are_served_though_no_worker_lives(program: Program) 
         assert numbers["qframe_messages", "", ""] == 3
         assert numbers["qframe_slots_unowned", "", ""] == 8
         assert numbers["qframe_store_up", "", ""] == 1
-        assert ("qframe_outbox_pending", "", "") in numbers
+        assert (("qframe_outbox_pending", "", "") in numbers) == bool(modules)
         running.signal(signal.SIGTERM)
         assert running.code() == 0
 
@@ -134,3 +137,4 @@ def test_a_port_that_is_none_is_refused_in_a_line(program: Program) -> None:
     done = program.run("worker", "numbers_app", "--metrics-port", "here", "--processes", "2")
     assert done.code == 1
     assert done.err.startswith("error: --metrics-port 'here'")
+    assert program.refused("metrics", "--port", "abc").startswith("error: --port 'abc'")
