@@ -85,6 +85,15 @@ HARMLESS: dict[str, dict[str, str]] = {
     "ticks that were missed an hour ago": {
         'qframe_schedule_ticks_total{outcome="missed"}': "3 5x70",
     },
+    "a topic that no group has subscribed to": {
+        'qframe_messages{topic="audit",group="",state="todo"}': "2000+50x70",
+        'qframe_messages{topic="audit",group="",state="waiting"}': "5x70",
+        'qframe_oldest_due_seconds{topic="audit",group=""}': "0+60x70",
+        'qframe_workers{topic="audit",group=""}': "0x70",
+        'qframe_slots_unowned{topic="audit",group=""}': "1x70",
+        'qframe_paused{topic="audit",group=""}': "0x70",
+        'qframe_dead{topic="audit",group=""}': "0x70",
+    },
     "dead letters that are retried": {f"qframe_dead{GROUP}}}": "9x50 2x20"},
 }
 FIRING = 'count by (alertname) (ALERTS{alertstate="firing"})'
