@@ -84,7 +84,7 @@ def _cause_as_json(cause: Cause) -> dict[str, Any]:
         name.removesuffix("_ms"): moment(value) if name.endswith("_ms") else value
         for name, value in cause.facts.items()
     }
-    return {"cause": cause.name, "text": cause.text, **facts}
+    return {"cause": cause.name, "of": cause.of, "text": cause.text, **facts}
 
 
 def say_explanation(each: Explanation) -> None:

@@ -58,7 +58,7 @@ def why(record: Record, now_ms: int) -> str:
     if record.state == "doing":
         if record.lease_until_ms is not None and record.lease_until_ms <= now_ms:
             return "its lease has expired; the next pull delivers it again"
-        return f"a worker is handling it, attempt {record.attempts}, and renews its lease"
+        return f"it was handed out to a worker, attempt {record.attempts}, which renews its lease"
     if record.state == "todo" and record.attempts:
         return f"it is due again after {attempts} and waits for a worker"
     return sentences.get(record.state, record.state)

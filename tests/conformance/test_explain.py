@@ -13,7 +13,7 @@ from qframe.admin.explain.cause import Explanation
 from qframe.clock import VirtualClock
 from qframe.codec import TAGS_HEADER, batch_mark, new_token
 from qframe.message import Delivery
-from qframe.options.report import ConsumerReport
+from qframe.options.report import ConsumerReport, HandlerStack
 from qframe.topic import Topic
 
 WORKER = "host-1-abc"
@@ -80,6 +80,78 @@ def test_it_waits_behind_another_of_its_key_that_a_worker_has(bench: Bench, kind
     assert [(each.id, each.cause.name) for each in by_key] == [
         ("first", "running"), ("second", "behind"),
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", ["stream", "ordered"])
+def test_it_was_in_hand_and_nobody_is_alive_to_go_on(bench: Bench, kind: str) -> None:
+    topic = bench.topic(kind, "g")
+    bench.publish(topic, 1, "k", id="m")
+    serve(bench, topic)
+    take(bench, topic, lease_ms=1000)
+    bench.store.leave(topic, "g", WORKER)
+    one = explained(bench, topic, "m")
+    assert (one.state, names(one)) == ("doing", ["running", "no-worker"])
+    assert one.cause.text.startswith("it was handed out to a worker that is gone at 20")
+    bench.advance(1000)
+    one = explained(bench, topic, "m")
+    if kind == "ordered":
+        assert names(one) == ["lease-over", "no-worker"]
+        bench.publish(topic, 2, "k", id="second")
+        assert names(explained(bench, topic, "second")) == ["behind", "lease-over", "no-worker"]
+    bench.store.heartbeat(topic, "g", "other", 60_000)
+    assert names(explained(bench, topic, "m"))[-1] == "no-owner"
+
+
+@pytest.mark.parametrize("kind", ["ordered", "delay"])
+def test_what_is_said_of_the_message_before_it_names_that_one(bench: Bench, kind: str) -> None:
+    topic = bench.topic(kind, "g")
+    serve(bench, topic)
+    bench.publish(topic, 1, "k", id="first")
+    [first] = take(bench, topic, run=1)
+    bench.publish(topic, 2, "k", id="second")
+    one = explained(bench, topic, "second")
+    assert [(cause.name, cause.of) for cause in one.causes] == [
+        ("behind", None), ("running", "first"),
+    ]  # fmt: skip
+    assert one.causes[1].text.startswith(f"first was handed out to {WORKER} at 20")
+    if kind == "ordered":
+        bench.retry(topic, first, error="KeyError: 'price'", delay_ms=5000)
+        one = explained(bench, topic, "second")
+        assert [(cause.name, cause.of) for cause in one.causes] == [
+            ("behind", None), ("retry", "first"),
+        ]  # fmt: skip
+        assert one.causes[1].text.startswith("first waits for a retry after 1 attempt of 5, until")
+        assert explained(bench, topic, "first").cause.of is None
+
+
+def test_a_message_in_hand_of_a_paused_key_lies_in_its_worker(bench: Bench) -> None:
+    topic = bench.topic("ordered", "g")
+    serve(bench, topic)
+    bench.publish(topic, 1, "k", id="first")
+    bench.publish(topic, 2, "k", id="second")
+    take(bench, topic, run=1)
+    admin(bench).pause(topic, "g", key="k")
+    first, second = explained(bench, topic, "first"), explained(bench, topic, "second")
+    assert (names(first), names(second)) == (
+        ["paused", "running"], ["paused", "behind", "running"],
+    )  # fmt: skip
+    assert first.causes[1].text.endswith("it lies there, unless its handler began before the pause")
+    assert second.causes[1].text.endswith(f"which was handed out to {WORKER}")
+
+
+def test_that_a_handler_has_begun_is_said_only_by_its_worker(bench: Bench) -> None:
+    topic = bench.topic("ordered", "g")
+    for name in ("m", "n"):
+        bench.publish(topic, 1, name, id=name)
+    stacks = (HandlerStack(id="m", lines=("shop.py:5 in bill",)),)
+    serve(bench, topic, stacks=stacks)
+    bench.advance(1)
+    take(bench, topic)
+    assert "handler" not in explained(bench, topic, "m").cause.text  # it was said of an earlier one
+    serve(bench, topic, stacks=stacks)
+    begun = f"; its handler has begun, as {WORKER} said 0 ms ago"
+    assert explained(bench, topic, "m").cause.text.endswith(f"attempt 1{begun}")
+    assert "handler" not in explained(bench, topic, "n").cause.text
 
 
 @pytest.mark.parametrize("kind", ["stream", "priority"])

@@ -95,7 +95,8 @@ def of_workers(stage: Stage) -> Iterator[Cause]:
     stage.bench.retry(topic, *stage.take(topic))
     stage.take(topic, lease_ms=1000)
     stage.bench.publish(topic, 1, "k", id="second")
-    yield from stage.causes(topic, "second")
+    yield stage.causes(topic, "second")[0]
+    yield stage.causes(topic, "first")[0]
     stage.is_away = True
     stage.bench.publish(topic, 1, "other", id="other")
     yield stage.causes(topic, "other")[0]

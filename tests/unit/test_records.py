@@ -66,7 +66,10 @@ def test_moments_are_in_utc() -> None:
             "it waits for a retry after 1 attempt, until 2023-11-14T22:13:25.000Z (in 5 s)",
         ),
         ({"state": "waiting"}, "behind"),
-        ({"state": "doing", "attempts": 3, "lease_until_ms": NOW_MS + 1}, "attempt 3, and renews"),
+        (
+            {"state": "doing", "attempts": 3, "lease_until_ms": NOW_MS + 1},
+            "attempt 3, which renews",
+        ),
         ({"state": "doing", "lease_until_ms": NOW_MS - 1}, "its lease has expired"),
         ({"state": "dead", "attempts": 16}, "it is dead after 16 attempts"),
         ({"state": "settled"}, "the group has settled it"),

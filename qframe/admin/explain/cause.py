@@ -25,11 +25,14 @@ class Cause:
         text: a sentence for people.
         facts: what it is known by, under names that stay the same: texts and numbers; those whose
             name ends in `_ms` are moments in milliseconds since 1970.
+        of: the id of the message that it is said of, where that is the one before it in its key;
+            None where it is said of the message itself, its group or its slot.
     """
 
     name: CauseName
     text: str
     facts: Mapping[str, Any] = field(default_factory=dict)
+    of: str | None = None
 
 
 @dataclass(frozen=True)

@@ -78,6 +78,17 @@ class Circumstances:
         """The last word of a worker."""
         return next((word for word in self.words if word.worker == worker), None)
 
+    def handled_ms(self, message_id: str, worker: str | None, since_ms: int | None) -> int | None:
+        """When a worker said that a handler of it has a message that it got at `since_ms`.
+
+        None if it did not; it says so only while it is asked where its handlers are.
+        """
+        word = self.word_of(worker)
+        if word is None or word.at_ms < (since_ms or 0):
+            return None
+        stacks = word.report.stacks or ()
+        return word.at_ms if any(one.id == message_id for one in stacks) else None
+
     @property
     def max_attempts(self) -> int | None:
         """After how many attempts a message is dead, by what was said last."""

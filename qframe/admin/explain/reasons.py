@@ -7,7 +7,7 @@ from typing import Any
 from qframe.admin.explain.cause import Cause
 from qframe.admin.explain.circumstances import Circumstances, WorkerWord
 from qframe.admin.explain.past import settled_by
-from qframe.admin.explain.words import attempts, due, moment, span, told
+from qframe.admin.explain.words import attempts, moment, span, told, until
 from qframe.codec import tags_of
 from qframe.options.hold import Hold
 from qframe.outcomes import Verdict
@@ -37,13 +37,23 @@ def causes_of(
         return [_dead(record)]
     if record.state == "settled":
         return [_settled(record, around, last)]
+    if head is not None and record.state != "doing":
+        waits = _open(head, around, now_ms, of=head.id)
+        at = waits[0].name == "paused"  # nothing of the key moves until it is resumed
+        return [*waits[:at], _behind(record, head, around), *waits[at:]]
+    return _open(record, around, now_ms)
+
+
+def _open(record: Record, around: Circumstances, now_ms: int, of: str | None = None) -> list[Cause]:
+    """The causes for which the first message of its key, or one without a key, is not settled.
+
+    `of` is its id, where it is not the message that is explained.
+    """
     if record.state == "doing":
-        return [*_pause_of_key(record, around), _running(record, around)]
-    if head is not None:
-        return [_behind(record, head, around), *causes_of(head, around, None, now_ms=now_ms)]
+        return _in_hand(record, around, of)
     blocking = obstacles(record, around)
-    waits = _not_due(record, around, now_ms) if record.state == "waiting" else []
-    return [*waits, *blocking] or [_ready(record, around)]
+    waits = _not_due(record, around, now_ms, of) if record.state == "waiting" else []
+    return [*waits, *blocking] or [_ready(record, around, of)]
 
 
 def no_group() -> Cause:
@@ -99,7 +109,7 @@ def _pauses(record: Record, around: Circumstances) -> list[Cause]:
 
 
 def _pause_of_key(record: Record, around: Circumstances) -> list[Cause]:
-    """The pause of the key: its first messages wait in a worker's hand."""
+    """The pause of the key: its first messages lie in a worker's hand."""
     hold = None if record.key is None else around.tuning.keys.get(record.key)
     return [] if hold is None else [_paused(f"key {record.key}", "key", hold)]
 
@@ -134,58 +144,72 @@ def _of_word(word: WorkerWord, around: Circumstances) -> list[Cause]:
     return found
 
 
-def _not_due(record: Record, around: Circumstances | None, now_ms: int) -> list[Cause]:
+def _not_due(
+    record: Record, around: Circumstances | None, now_ms: int, of: str | None = None
+) -> list[Cause]:
     """It waits for a time, if that has not come."""
     if record.due_ms is None or record.due_ms <= now_ms:
         return []
+    facts: dict[str, Any] = {"until_ms": record.due_ms}
+    when = until(record.due_ms, now_ms)
     if not record.attempts:
-        return [due("not-due", "it is not due", record.due_ms, now_ms)]
+        return [Cause("not-due", f"{of or 'it'} is not due {when}", facts, of)]
     most = None if around is None else around.max_attempts
-    of = f" of {most}" if most is not None else ""
-    cause = due(
-        "retry", f"it waits for a retry after {attempts(record.attempts)}{of},", record.due_ms,
-        now_ms, attempts=record.attempts, max_attempts=most, error=record.error,
-    )  # fmt: skip
-    because = f"; the last one failed with {record.error}" if record.error else ""
-    return [Cause("retry", cause.text + because, cause.facts)]
+    out_of = f" of {most}" if most is not None else ""
+    text = f"{of or 'it'} waits for a retry after {attempts(record.attempts)}{out_of}, {when}"
+    if record.error:
+        text += f"; the last one failed with {record.error}"
+    facts |= {"attempts": record.attempts, "max_attempts": most, "error": record.error}
+    return [Cause("retry", text, facts, of)]
 
 
-def _running(record: Record, around: Circumstances) -> Cause:
-    """A worker has it in hand, or had it until its lease ended."""
+def _in_hand(record: Record, around: Circumstances, of: str | None) -> list[Cause]:
+    """It was handed out; unless its worker lives and its lease lasts, what else it waits for."""
     worker = around.owner_of(record.slot)
     facts: dict[str, Any] = {
         "worker": worker, "since_ms": record.held_since_ms, "attempt": record.attempts or 1,
         "max_attempts": around.max_attempts, "lease_until_ms": record.lease_until_ms,
     }  # fmt: skip
-    until_ms = record.lease_until_ms
-    if until_ms is not None and until_ms <= around.now_ms:
+    ended_ms = record.lease_until_ms
+    if ended_ms is not None and ended_ms <= around.now_ms:
         text = (
-            f"it was handed out, attempt {facts['attempt']}, and its lease has expired "
-            f"{span(around.now_ms - until_ms)} ago; the next pull delivers it again"
+            f"{of or 'it'} was handed out, attempt {facts['attempt']}, and its lease has expired "
+            f"{span(around.now_ms - ended_ms)} ago; the next pull delivers it again"
         )
-        return Cause("lease-over", text, facts)
-    since = ""
+        return [Cause("lease-over", text, facts, of), *obstacles(record, around)]
+    text = f"{of or 'it'} was handed out{_to(worker, around)}"
     if record.held_since_ms is not None:
-        since = f" since {moment(record.held_since_ms)}"
-    who = worker or "a worker that is gone"
-    return Cause("running", f"{who} is handling it{since}, attempt {facts['attempt']}", facts)
+        text += f" at {moment(record.held_since_ms)}"
+    text += f", attempt {facts['attempt']}"
+    if worker is None:
+        return [Cause("running", text, facts, of), *obstacles(record, around)]
+    paused = _pause_of_key(record, around)
+    told_ms = around.handled_ms(record.id, worker, record.held_since_ms)
+    if told_ms is not None:
+        text += f"; its handler has begun, as {worker} said {span(around.now_ms - told_ms)} ago"
+    elif paused:
+        text += "; it lies there, unless its handler began before the pause"
+    return [*paused, Cause("running", text, facts, of)]
+
+
+def _to(worker: str | None, around: Circumstances) -> str:
+    if worker is None:
+        return "" if around.roster is None else " to a worker that is gone"
+    return f" to {worker}"
 
 
 def _behind(record: Record, head: Record, around: Circumstances) -> Cause:
     facts: dict[str, Any] = {"before": head.id, "before_state": head.state, "key": head.key}
-    words = {
-        "doing": "is being handled", "waiting": "waits", "todo": "is due",
-    }  # fmt: skip
-    text = f"it waits behind {head.id} of the same key, which {words.get(head.state, head.state)}"
+    how = {"waiting": "waits", "todo": "is due"}.get(head.state, head.state)
     if head.state == "waiting" and head.attempts:
-        at = moment(head.due_ms)
-        text = f"it waits behind {head.id} of the same key, which is retried at {at}"
+        how = f"is retried at {moment(head.due_ms)}"
     if head.state == "doing":
         worker = around.owner_of(record.slot)
+        how = f"was handed out{_to(worker, around)}"
         facts |= {
             "worker": worker, "since_ms": head.held_since_ms, "attempt": head.attempts or 1,
         }  # fmt: skip
-    return Cause("behind", text, facts)
+    return Cause("behind", f"it waits behind {head.id} of the same key, which {how}", facts)
 
 
 def _gap(record: Record) -> Cause:
@@ -228,12 +252,12 @@ def _settled(record: Record, around: Circumstances, last: HistoryEntry | None) -
     return Cause("settled", text, {"at_ms": None, "worker": None, "attempt": None})
 
 
-def _ready(record: Record, around: Circumstances) -> Cause:
+def _ready(record: Record, around: Circumstances, of: str | None) -> Cause:
     worker = around.owner_of(record.slot)
     again = f" again after {attempts(record.attempts)}" if record.attempts else ""
-    text = f"it is due{again}, and {worker} takes it when its turn comes"
+    text = f"{of or 'it'} is due{again}, and {worker} takes it when its turn comes"
     facts = {"worker": worker, "attempts": record.attempts, "due_ms": record.due_ms}
-    return Cause("ready", text, facts)
+    return Cause("ready", text, facts, of)
 
 
 def _alive(workers: int) -> str:

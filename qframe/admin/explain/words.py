@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
-from qframe.admin.explain.cause import Cause, CauseName
 from qframe.clock import moment as in_utc
 from qframe.outcomes import Verdict
 from qframe.stores.history import CANCELLED, EDITED, LOST
@@ -49,10 +48,9 @@ def ended(one: HistoryEntry, *, names_group: bool = False) -> str:
     return f"attempt {one.attempt}{group}{worker} {_ENDS[one.verdict]}{took}"
 
 
-def due(name: CauseName, text: str, until_ms: int, now_ms: int, **facts: Any) -> Cause:
-    """A cause that passes at a moment."""
-    until = f"until {moment(until_ms)} (in {span(until_ms - now_ms)})"
-    return Cause(name, f"{text} {until}", {"until_ms": until_ms, **facts})
+def until(ms: int, now_ms: int) -> str:
+    """A moment that is to come, and in how long."""
+    return f"until {moment(ms)} (in {span(ms - now_ms)})"
 
 
 def told(report: str, at_ms: int, now_ms: int) -> str:

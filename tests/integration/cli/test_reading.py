@@ -117,8 +117,8 @@ def test_explain_shows_how_attempts_ended_where_the_topic_keeps_it(tmp_path: Pat
     (entry,) = settled["history"]
     assert (entry["attempt"], entry["verdict"], entry["error"]) == (1, "ack", None)
     assert settled["causes"][0] | {"text": ""} == {
-        "cause": "settled", "text": "", "at": entry["ended"], "worker": entry["worker"],
-        "attempt": 1,
+        "cause": "settled", "of": None, "text": "", "at": entry["ended"],
+        "worker": entry["worker"], "attempt": 1,
     }  # fmt: skip
     lines = program.ok("explain", "kept", "k-0").out.splitlines()
     assert any("failed for good" in line for line in lines)
