@@ -52,12 +52,13 @@ def retention(facts: GroupFacts) -> Finding | None:
 
 def workers(facts: GroupFacts) -> Finding | None:
     """A group that has work has a worker."""
-    if facts.workers or not (facts.totals.todo or facts.totals.doing):
+    count = facts.totals.todo + facts.totals.doing
+    if facts.workers or not count:
         return None
     return Finding(
         check="workers", level="warning",
-        what=f"{facts.totals.todo} messages of {facts.topic.name}/{facts.totals.group} are due, "
-        "and no worker is alive",
+        what=f"{facts.topic.name}/{facts.totals.group} has {count} message{'s' * (count != 1)} due "
+        "or in hand, and no worker is alive",
         remedy="start one: qframe worker MODULE",
     )  # fmt: skip
 

@@ -7,10 +7,12 @@ import select
 import socket
 import socketserver
 import threading
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
+from bench import Bench
 from eventually import eventually
 from kazoo.client import KazooClient
 from kazoo.security import make_digest_acl
@@ -286,6 +288,19 @@ def test_unsafe_topics_and_groups_that_nobody_serves_are_found(tmp_path: Path) -
         "dedupe_window": "warning", "retention": "warning", "workers": "warning"
     }  # fmt: skip
     assert found["retention"].remedy.endswith("qframe drop-group events billing")
+    said = "events/billing has 2 messages due or in hand, and no worker is alive"
+    assert found["workers"].what == said
+
+
+def test_a_message_in_hand_of_a_worker_that_is_gone_is_found(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path / 'q.db'}"
+    with closing(SqlStore(url)) as store:
+        bench = Bench(lambda _: store, lambda _: None, "orders")
+        topic = bench.topic("ordered", "g")
+        bench.publish(topic, 1, "k")
+        assert len(bench.got(topic)) == 1
+    said = "orders0/g has 1 message due or in hand, and no worker is alive"
+    assert found_by(url)["workers"].what == said
 
 
 def test_the_command_shows_settings_with_their_sources_and_exits_with_what_it_finds(
