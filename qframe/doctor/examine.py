@@ -95,6 +95,8 @@ class _Examiner:
         parsed = make_url(url)
         database = Database(parsed.update_query_dict({"migrate": "no"}).render_as_string(False))
         try:
+            if parsed.database and not database.backend.has_clock:
+                self.note(sql_checks.space(Path(parsed.database).resolve().parent))
             facts = sql_checks.facts_of(database)
             self.versions[database.backend.dialect.name] = facts.get("version", "")
             for check in sql_checks.DATABASE_CHECKS:
@@ -106,8 +108,6 @@ class _Examiner:
             self.note(sql_checks.packets(facts, self._settings.max_body))
             if database.backend.has_clock:
                 self._skew(database.read_autocommit(lambda transaction: transaction.now_ms()))
-            elif parsed.database:
-                self.note(sql_checks.space(Path(parsed.database).resolve().parent))
         finally:
             database.close()
 

@@ -60,7 +60,9 @@ def eviction(facts: Facts) -> Finding | None:
 
 def memory(facts: Facts) -> Finding | None:
     """There is room, and a limit that the operating system does not have to set."""
-    limit, used = int(facts.get("maxmemory", 0)), int(facts.get("used_memory", 0))
+    limit = int(facts.get("maxmemory", 0))
+    # The server compares without its buffers for replicas and for the AOF.
+    used = int(facts.get("used_memory", 0)) - int(facts.get("mem_not_counted_for_evict", 0))
     if not limit:
         return Finding(
             check="memory", level="note",
@@ -69,9 +71,12 @@ def memory(facts: Facts) -> Finding | None:
         )  # fmt: skip
     if used < FULL_AT * limit:
         return None
+    refuses = not str(facts.get("maxmemory_policy", "noeviction")).startswith("allkeys")
+    is_full = used >= limit and refuses
     return Finding(
-        check="memory", level="warning",
-        what=f"{used / limit:.0%} of maxmemory ({limit} bytes) is used: publishing soon fails",
+        check="memory", level="error" if is_full else "warning",
+        what=f"{used / limit:.0%} of maxmemory ({limit} bytes) is used: publishing "
+        f"{'fails' if is_full else 'soon fails'}",
         remedy="raise maxmemory, drop groups that nobody serves, or lower retain of streams",
     )  # fmt: skip
 

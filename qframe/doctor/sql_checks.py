@@ -16,6 +16,7 @@ from qframe.stores.sql import schema
 from qframe.stores.sql.migrate import MIGRATIONS, version_of
 
 LITTLE_SPACE: Final = 256 * 2**20
+NO_SPACE: Final = 2**16  # a commit takes several pages of 4 KiB
 _FACTS: Final = {
     "postgresql": "SELECT name, setting FROM pg_settings",
     "mysql": "SHOW VARIABLES",
@@ -200,6 +201,11 @@ def space(folder: Path) -> Finding | None:
     free = shutil.disk_usage(folder).free
     if free >= LITTLE_SPACE:
         return None
+    if free < NO_SPACE:
+        return Finding(
+            check="space", level="error", what=f"{folder} has no room left: publishing fails",
+            remedy="make room",
+        )  # fmt: skip
     return Finding(
         check="space", level="warning", what=f"{free // 2**20} MiB are free in {folder}",
         remedy="make room: publishing fails with StoreFull when there is none",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import select
+import shutil
 import socket
 import socketserver
 import threading
@@ -69,8 +70,11 @@ def test_faults_of_a_redis_server_are_found(tmp_path: Path) -> None:
         assert "noeviction" in found["eviction"].remedy
         server.call("CONFIG", "SET", "maxmemory-policy", "noeviction")
         used = int(server.call("INFO", "memory")["used_memory"])
-        server.call("CONFIG", "SET", "maxmemory", used + 1000)
+        server.call("CONFIG", "SET", "maxmemory", used + used // 20)
         assert found_by(server.url)["memory"].level == "warning"
+        server.call("CONFIG", "SET", "maxmemory", used // 2)
+        found = found_by(server.url)["memory"]
+        assert (found.level, found.what.endswith("is used: publishing fails")) == ("error", True)
 
 
 class Older(socketserver.BaseRequestHandler):
@@ -245,6 +249,12 @@ def test_a_disk_with_little_room_is_found(tmp_path: Path) -> None:
         url = f"sqlite:///{disk.folder / 'q.db'}"
         SqlStore(url).close()
         assert levels(found_by(url)) == {"space": "warning"}
+        free = shutil.disk_usage(disk.folder).free
+        (disk.folder / "all").write_bytes(bytes(free))
+        found = found_by(url)
+        assert (found["space"].level, found["space"].what) == (
+            "error", f"{disk.folder} has no room left: publishing fails",
+        )  # fmt: skip
 
 
 # The coordinator.
