@@ -65,7 +65,7 @@ class _Examiner:
                 if self._settings.timers_db:
                     self._timers_db(self._settings.timers_db)
             elif scheme != "model":
-                self._database(url)
+                self._database(url, "store")
             if not any(each.level == "error" for each in self.findings):
                 self._topics()
         except QFrameError as error:
@@ -91,8 +91,11 @@ class _Examiner:
         finally:
             redis.close()
 
-    def _database(self, url: str) -> None:
+    def _database(self, url: str, what: str) -> None:
         parsed = make_url(url)
+        if (absent := sql_checks.absent(parsed, what)) is not None:
+            self.note(absent)
+            return
         database = Database(parsed.update_query_dict({"migrate": "no"}).render_as_string(False))
         try:
             if parsed.database and not database.backend.has_clock:
@@ -113,7 +116,7 @@ class _Examiner:
 
     def _timers_db(self, url: str) -> None:
         try:
-            self._database(url)
+            self._database(url, "timers_db")
         except QFrameError as error:
             self.note(of_error("timers_db", error))
 

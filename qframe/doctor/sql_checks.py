@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from sqlalchemy import Table, text
+from sqlalchemy import URL, Table, text
 from sqlalchemy.schema import CreateIndex
 
 from qframe.doctor.findings import Finding
@@ -27,6 +27,17 @@ _CHANGED: Final = [
 ]  # a migration alone changes that one
 _DENIED: Final = ((1142,), (1143,))  # to the table, or to a column of it
 Facts = dict[str, str]
+
+
+def absent(url: URL, what: str) -> Finding | None:
+    """The file of a SQLite database is there; a connection would create it."""
+    path = Path(url.database or "")
+    if url.get_backend_name() != "sqlite" or path.name in ("", ":memory:") or path.exists():
+        return None
+    return Finding(
+        check=what, level="error", what=f"the database {path.absolute()} does not exist yet",
+        remedy="declare a topic or start a worker first, or name another database",
+    )  # fmt: skip
 
 
 def facts_of(database: Database) -> Facts:

@@ -243,6 +243,16 @@ def test_a_sqlite_file_is_healthy_until_it_trades_safety_for_speed(tmp_path: Pat
     assert levels(found_by(f"{url}?synchronous=normal")) == {"durability": "warning"}
 
 
+def test_a_sqlite_file_that_is_not_there_is_found_and_not_created(tmp_path: Path) -> None:
+    path = tmp_path / "none.db"
+    found = found_by(f"sqlite:///{path}")
+    assert levels(found) == {"store": "error"}
+    assert found["store"].what == f"the database {path} does not exist yet"
+    assert not path.exists()
+    with RedisServer(tmp_path) as server:
+        assert found_by(server.url, timers_db=f"sqlite:///{path}")["timers_db"].level == "error"
+
+
 @pytest.mark.mounts
 def test_a_disk_with_little_room_is_found(tmp_path: Path) -> None:
     with SmallDisk(tmp_path / "small", 16 * 2**20, ballast=0) as disk:
