@@ -164,9 +164,11 @@ class _Examiner:
             except StoreDamaged as error:
                 self.note(_damage(topic, group, error.why))
                 continue
-            told = [report_of(one.text) for one in reports if one.at_ms > now_ms - TOLD_MS]
-            full = {slot for report in told if report is not None for slot in report.full}
-            yield topic_checks.GroupFacts(topic, totals, alive, now_ms, tuple(sorted(full)))
+            told = tuple(
+                report for one in reports
+                if one.at_ms > now_ms - TOLD_MS and (report := report_of(one.text)) is not None
+            )  # fmt: skip
+            yield topic_checks.GroupFacts(topic, totals, alive, now_ms, told)
 
     def _alive(self, store: Store, topic: Topic, group: str) -> int:
         rosters = LeaseCoordinator(

@@ -7,21 +7,23 @@ from typing import Final
 
 import msgspec
 
+from qframe.admin.explain.words import span
 from qframe.admin.totals import Totals, is_overdue
 from qframe.doctor.findings import Finding
+from qframe.options.report import ConsumerReport
 from qframe.topic import Topic
 
 SHORT_WINDOW_MS: Final = 60_000
 
 
 class GroupFacts(msgspec.Struct, frozen=True):
-    """A group of a topic: its counts, its live workers, its full slots, and the store's time."""
+    """A group of a topic: its counts and live workers, the store's time, and recent reports."""
 
     topic: Topic
     totals: Totals
     workers: int
     now_ms: int
-    full: tuple[int, ...] = ()
+    reports: tuple[ConsumerReport, ...] = ()
 
 
 def dedupe_window(topic: Topic) -> Finding | None:
@@ -65,16 +67,40 @@ def workers(facts: GroupFacts) -> Finding | None:
 
 def parked(facts: GroupFacts) -> Finding | None:
     """A group that keeps order has room for what waits behind the keys that it has parked."""
-    if not facts.full:
+    full = {slot for report in facts.reports for slot in report.full}
+    if not full:
         return None
-    slots = ", ".join(map(str, facts.full))
+    slots = ", ".join(map(str, sorted(full)))
     return Finding(
         check="parked", level="warning",
         what=f"group {facts.totals.group} of {facts.topic.name} has parked max_parked messages in "
         f"slots {slots}, and reads no further there",
-        remedy=f"see what fails: qframe dead causes, qframe peek {facts.topic.name} "
-        f"{facts.totals.group}; skip a key's first message, or raise max_parked",
+        remedy=f"see what fails: {_failing(facts)}; skip a key's first message, or raise "
+        "max_parked",
     )  # fmt: skip
+
+
+def breaker(facts: GroupFacts) -> Finding | None:
+    """No circuit breaker holds the group back."""
+    failures = [report.failures for report in facts.reports if report.pause_ms is not None]
+    if not failures:
+        return None
+    oldest_ms = facts.totals.oldest_ms
+    held = ""
+    if oldest_ms is not None and oldest_ms < facts.now_ms:
+        held = f"; its oldest due message has waited for {span(facts.now_ms - oldest_ms)}"
+    return Finding(
+        check="breaker", level="warning",
+        what=f"the circuit breaker of {facts.topic.name}/{facts.totals.group} is open, after "
+        f"{max(failures)} failures in a row{held}",
+        remedy=f"see what fails: {_failing(facts)}; it closes once messages are handled again",
+    )  # fmt: skip
+
+
+def _failing(facts: GroupFacts) -> str:
+    """How to see the messages that fail and wait for a retry, and their errors."""
+    group = f"{facts.topic.name} {facts.totals.group}"
+    return f"qframe peek {group} --state waiting, and qframe explain ID for the error"
 
 
 def leader(facts: GroupFacts, next_due_ms: int | None) -> Finding | None:
@@ -93,4 +119,5 @@ GROUP_CHECKS: Final[tuple[Callable[[GroupFacts], Finding | None], ...]] = (
     retention,
     workers,
     parked,
+    breaker,
 )

@@ -24,9 +24,10 @@ from typer.testing import CliRunner
 
 from qframe import QFrame, Topic
 from qframe.cli.main import cli
-from qframe.clock import SYSTEM_CLOCK, Clock, SystemClock
+from qframe.clock import SYSTEM_CLOCK, Clock, SystemClock, VirtualClock
 from qframe.doctor.examine import examine
 from qframe.doctor.findings import Finding
+from qframe.options.report import ConsumerReport
 from qframe.options.settings import Settings
 from qframe.stores.sql.store import SqlStore
 
@@ -321,6 +322,34 @@ def test_a_message_in_hand_of_a_worker_that_is_gone_is_found(tmp_path: Path) -> 
         assert len(bench.got(topic)) == 1
     said = "orders0/g has 1 message due or in hand, and no worker is alive"
     assert found_by(url)["workers"].what == said
+
+
+def test_what_workers_report_of_parked_messages_and_an_open_breaker_is_found(
+    tmp_path: Path,
+) -> None:
+    url = f"sqlite:///{tmp_path / 'q.db'}"
+    clock = VirtualClock(SYSTEM_CLOCK.now_ms())
+    with closing(SqlStore(url, clock=clock)) as store:
+        topic = Topic("events", slots=2)
+        store.declare(topic)
+        store.subscribe(topic, "g")
+        report = ConsumerReport(max_attempts=5, failures=12, pause_ms=30_000, full=(1,))
+        store.report(topic, "g", "w", report.to_json())
+        found = found_by(url, clock=clock)
+        assert levels(found) == {"breaker": "warning", "parked": "warning"}
+        assert found["breaker"].what == (
+            "the circuit breaker of events/g is open, after 12 failures in a row"
+        )
+        for check in ("breaker", "parked"):
+            assert "qframe peek events g --state waiting, and qframe explain ID" in (
+                found[check].remedy
+            )
+        Bench(lambda _: store, lambda _: None, "t").publish(topic, 1)
+        clock.advance(5000)
+        found = found_by(url, clock=clock)
+        assert found["breaker"].what.endswith("; its oldest due message has waited for 5 s")
+        clock.advance(30_000)
+        assert "breaker" not in found_by(url, clock=clock)
 
 
 def test_the_command_shows_settings_with_their_sources_and_exits_with_what_it_finds(
