@@ -80,6 +80,11 @@ class Growth(NamedTuple):
         """A number that is larger the further a topic has grown."""
         return 2 * (self.first + self.split) + self.closing
 
+    @property
+    def slot(self) -> int | None:
+        """The slot that is being split now, if there is one."""
+        return self.first + self.split if self.closing else None
+
 
 NOT_GROWN: Final = Growth()
 

@@ -14,7 +14,7 @@ from qframe.clock import VirtualClock
 from qframe.codec import TAGS_HEADER, batch_mark, new_token
 from qframe.message import Delivery
 from qframe.options.report import ConsumerReport, HandlerStack
-from qframe.topic import Topic
+from qframe.topic import Growth, Topic
 
 WORKER = "host-1-abc"
 
@@ -220,6 +220,30 @@ def test_no_worker_is_alive_or_none_owns_its_slot(bench: Bench) -> None:
     assert one.cause.facts == {"slot": topic.slot_of(b"k"), "workers": 1}
     bench.store.leave(topic, "g", WORKER)
     assert names(explained(bench, topic, "m")) == ["no-worker"]
+
+
+def test_its_slot_is_being_split_and_what_that_waits_for(bench: Bench) -> None:
+    topic = bench.topic("ordered", "g", slots=2)
+    key = next(key for key in "abcdef" if topic.slot_of(key.encode()) == 0)
+    bench.publish(topic, 1, key, id="m")
+    serve(bench, topic)
+    until_ms = bench.store.now_ms(topic) + 5000
+    growth = Growth(closing=True, target=4, until_ms=until_ms)
+    assert bench.store.grow(topic, topic.grown(2, growth))
+    one = explained(bench, topic, "m")
+    assert names(one) == ["growing"]
+    assert one.cause.facts == {"slot": 0, "target": 4, "worker": WORKER}
+    assert one.cause.text.endswith(f"until {WORKER} has handled what it has in hand of it")
+    bench.store.leave(topic, "g", WORKER)
+    one = explained(bench, topic, "m")
+    assert names(one) == ["growing", "no-worker"]
+    assert one.cause.text.endswith("until what is queued in it is copied")
+    bench.store.heartbeat(topic, "g", "other", 60_000)
+    bench.advance(5000)
+    one = explained(bench, topic, "m")
+    assert names(one) == ["growing"]
+    again = f"qframe topics resize {topic.name} --slots 4"
+    assert one.cause.text.endswith(f"until a worker of the topic, or {again}, goes on with that")
 
 
 def test_its_workers_breaker_is_open_and_its_rate_limit_reached(bench: Bench) -> None:

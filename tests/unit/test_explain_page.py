@@ -19,7 +19,7 @@ from qframe.errors import CoordinatorUnavailable
 from qframe.options.report import ConsumerReport
 from qframe.roster import Roster
 from qframe.stores.model.store import ModelStore
-from qframe.topic import Topic
+from qframe.topic import Growth, Topic
 
 PAGE = Path(__file__).parent.parent.parent / "docs" / "explain.md"
 ROW = re.compile(r"^\| `([a-z-]+)` \| (.+?) \| (.*?) ?\|$", re.MULTILINE)
@@ -105,6 +105,18 @@ def of_workers(stage: Stage) -> Iterator[Cause]:
     yield stage.causes(topic, "first")[0]
 
 
+def of_growth(stage: Stage) -> Iterator[Cause]:
+    topic = Topic("orders", kind="ordered", slots=2)
+    stage.store.declare(topic)
+    stage.store.subscribe(topic, "g")
+    stage.bench.take(topic)
+    key = next(key for key in "abcdef" if topic.slot_of(key.encode()) == 0)
+    stage.bench.publish(topic, 1, key, id="m")
+    stage.serve(topic, (0, 1))
+    assert stage.store.grow(topic, topic.grown(2, Growth(closing=True, target=4)))
+    yield stage.causes(topic, "m")[0]
+
+
 def of_reports(stage: Stage) -> Iterator[Cause]:
     topic = stage.topic()
     stage.serve(topic, failures=4, pause_ms=30_000, rate="10/s", limited=True)
@@ -157,7 +169,7 @@ def of_deaths(stage: Stage) -> Iterator[Cause]:
 @pytest.fixture(scope="module")
 def told() -> dict[str, Cause]:
     """Each cause as it is told of a message that was staged for it."""
-    stages = (of_time, of_workers, of_reports, of_ends, of_deaths)
+    stages = (of_time, of_workers, of_growth, of_reports, of_ends, of_deaths)
     return {cause.name: cause for each in stages for cause in each(Stage())}
 
 

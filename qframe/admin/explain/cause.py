@@ -10,8 +10,9 @@ from qframe.stores.records import HistoryEntry, Record
 
 CauseName = Literal[
     "not-due", "retry", "running", "lease-over", "behind", "paused", "no-worker", "no-owner",
-    "coordinator-away", "breaker-open", "rate-limited", "slot-full", "sequence-gap", "no-group",
-    "ready", "dead", "settled", "filtered", "trimmed", "merged", "replaced", "forgotten", "unknown",
+    "growing", "coordinator-away", "breaker-open", "rate-limited", "slot-full", "sequence-gap",
+    "no-group", "ready", "dead", "settled", "filtered", "trimmed", "merged", "replaced",
+    "forgotten", "unknown",
 ]  # fmt: skip
 CAUSES: tuple[CauseName, ...] = get_args(CauseName)
 

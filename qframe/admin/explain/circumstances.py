@@ -36,20 +36,20 @@ class Circumstances:
     """The facts of a group at a moment.
 
     Attributes:
+        topic: the topic.
         group: the group.
         now_ms: the store's now.
         tuning: what is set for it, and whether it is paused.
         roster: who lives, and owns which slots; None where that cannot be known now.
         words: what its workers said last, also of those that are gone, the latest first.
-        retain_ms: for how long its stream keeps what is settled; None where it is no stream.
     """
 
+    topic: Topic
     group: str
     now_ms: int
     tuning: Tuning
     roster: Roster | None
     words: tuple[WorkerWord, ...]
-    retain_ms: int | None = None
 
     @classmethod
     def of(cls, store: Store, roster_of: RosterOf, topic: Topic, group: str, now_ms: int) -> Self:
@@ -66,8 +66,12 @@ class Circumstances:
         ]
         words.sort(key=lambda word: -word.at_ms)
         tuning = tuning_of(texts or {})[0]
-        retain_ms = None if topic.has_subjects else topic.retain_ms
-        return cls(group, now_ms, tuning, roster, tuple(words), retain_ms)
+        return cls(topic, group, now_ms, tuning, roster, tuple(words))
+
+    @property
+    def retain_ms(self) -> int | None:
+        """For how long a stream keeps what is settled; None of other kinds."""
+        return None if self.topic.has_subjects else self.topic.retain_ms
 
     def owner_of(self, slot: int) -> str | None:
         """The worker that owns a slot, if there is one and it is known."""

@@ -64,12 +64,17 @@ def no_group() -> Cause:
 def obstacles(record: Record, around: Circumstances) -> list[Cause]:
     """The causes that keep a group from a message that is due."""
     found = _pauses(record, around)
+    is_split = record.slot == around.topic.growth.slot
+    if is_split:
+        found.append(_growing(around, around.owner_of(record.slot)))
     roster = around.roster
     if roster is None:
         text = "the coordinator cannot be reached, so its workers are not known"
         return [*found, Cause("coordinator-away", text)]
     if not roster.members:
         return [*found, _no_worker(record, around)]
+    if is_split:
+        return found
     owner = around.owner_of(record.slot)
     if owner is None:
         facts = {"slot": record.slot, "workers": len(roster.members)}
@@ -77,6 +82,24 @@ def obstacles(record: Record, around: Circumstances) -> list[Cause]:
         return [*found, Cause("no-owner", text, facts)]
     word = around.word_of(owner)
     return found if word is None else [*found, *_of_word(word, around), *_full(record, word)]
+
+
+def _growing(around: Circumstances, owner: str | None) -> Cause:
+    """Its slot is being split: it is handed out again by one of the two that follow."""
+    topic, growth = around.topic, around.topic.growth
+    if owner is not None:
+        why = f"{owner} has handled what it has in hand of it"
+    elif growth.until_ms > around.now_ms:
+        why = "what is queued in it is copied"
+    else:
+        again = f"qframe topics resize {topic.name} --slots {growth.target}"
+        why = f"a worker of the topic, or {again}, goes on with that"
+    text = (
+        f"topic {topic.name} grows to {growth.target} slots, and slot {growth.slot} is being "
+        f"split: it waits until {why}"
+    )
+    facts = {"slot": growth.slot, "target": growth.target, "worker": owner}
+    return Cause("growing", text, facts)
 
 
 def _full(record: Record, word: WorkerWord) -> list[Cause]:
