@@ -49,6 +49,7 @@ class Totals(msgspec.Struct, kw_only=True, frozen=True):
 class TopicTotals(msgspec.Struct, kw_only=True, frozen=True):
     """A topic, and where its messages stand for each of its groups.
 
+    `growing_to` is how many slots it is to have, while it grows; else None.
     `damaged` has the groups that cannot be counted, because their keys hold what qframe did not
     write, each with the error; `""` stands for the topic itself.
     """
@@ -57,6 +58,7 @@ class TopicTotals(msgspec.Struct, kw_only=True, frozen=True):
     kind: str
     slots: int
     groups: list[Totals]
+    growing_to: int | None = None
     damaged: dict[str, str] = {}
 
 
@@ -99,7 +101,7 @@ def totals_in(store: CountedStore, topic: Topic) -> TopicTotals:
             damaged[name] = error.why
     return TopicTotals(
         name=topic.name, kind=topic.kind, slots=len(topic.all_slots), groups=found,
-        damaged=damaged if names else {"": why},
+        growing_to=topic.growth.target or None, damaged=damaged if names else {"": why},
     )  # fmt: skip
 
 
@@ -112,4 +114,7 @@ def _totals(store: CountedStore, topic: Topic, group: str | None) -> TopicTotals
         summed(name, stats, tuning_of(texts or {})[0])
         for (name, stats), texts in zip(by_group.items(), tunings, strict=True)
     ]
-    return TopicTotals(name=topic.name, kind=topic.kind, slots=len(topic.all_slots), groups=groups)
+    return TopicTotals(
+        name=topic.name, kind=topic.kind, slots=len(topic.all_slots), groups=groups,
+        growing_to=topic.growth.target or None,
+    )  # fmt: skip

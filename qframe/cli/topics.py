@@ -193,7 +193,8 @@ def _hints(topic: str, retired: Sequence[str]) -> list[RenderableType]:
 
 def _rows(topic: TopicTotals) -> list[tuple[object, ...]]:
     """A row for each group; the topic is named in the first."""
-    first: tuple[object, ...] = (topic.name, str(topic.kind), str(topic.slots))
+    of = "" if topic.growing_to is None else f" of {topic.growing_to}"
+    first: tuple[object, ...] = (topic.name, str(topic.kind), f"{topic.slots}{of}")
     groups = [(_name(totals), *_counts(totals)) for totals in topic.groups]
     groups += [(f"{group} (damaged)".strip(), *["-"] * len(_COUNTS)) for group in topic.damaged]
     return [
@@ -216,6 +217,7 @@ def _as_json(topic: TopicTotals) -> dict[str, Any]:
         "name": topic.name,
         "kind": str(topic.kind),
         "slots": topic.slots,
+        "growing_to": topic.growing_to,
         "groups": [_totals_as_json(totals) for totals in topic.groups],
         "damaged": topic.damaged,
     }

@@ -38,6 +38,21 @@ def dedupe_window(topic: Topic) -> Finding | None:
     )  # fmt: skip
 
 
+def growth(topic: Topic) -> Finding | None:
+    """A topic has all slots that it is to have."""
+    target, slot = topic.growth.target, topic.growth.slot
+    if not target:
+        return None
+    split = "" if slot is None else f", and slot {slot} is being split"
+    return Finding(
+        check="growth", level="note",
+        what=f"topic {topic.name} grows: it has {len(topic.all_slots)} of {target} slots{split}",
+        remedy="wait: a slot is split once what runs in it has ended (qframe workers "
+        f"{topic.name} --stacks); if it stands still: qframe topics resize {topic.name} "
+        f"--slots {target}",
+    )  # fmt: skip
+
+
 def retention(facts: GroupFacts) -> Finding | None:
     """A stream is trimmed: no group holds messages for longer than `retain`."""
     topic = facts.topic
@@ -114,7 +129,7 @@ def leader(facts: GroupFacts, next_due_ms: int | None) -> Finding | None:
     )  # fmt: skip
 
 
-TOPIC_CHECKS: Final[tuple[Callable[[Topic], Finding | None], ...]] = (dedupe_window,)
+TOPIC_CHECKS: Final[tuple[Callable[[Topic], Finding | None], ...]] = (dedupe_window, growth)
 GROUP_CHECKS: Final[tuple[Callable[[GroupFacts], Finding | None], ...]] = (
     retention,
     workers,

@@ -29,6 +29,7 @@ from qframe.doctor.examine import examine
 from qframe.doctor.findings import Finding
 from qframe.options.report import ConsumerReport
 from qframe.options.settings import Settings
+from qframe.stores.doubling import Doubling
 from qframe.stores.sql.store import SqlStore
 
 
@@ -322,6 +323,28 @@ def test_a_message_in_hand_of_a_worker_that_is_gone_is_found(tmp_path: Path) -> 
         assert len(bench.got(topic)) == 1
     said = "orders0/g has 1 message due or in hand, and no worker is alive"
     assert found_by(url)["workers"].what == said
+
+
+def test_a_topic_that_grows_is_noted_with_how_far_it_is(tmp_path: Path) -> None:
+    def stop(_: Topic) -> None:
+        raise KeyboardInterrupt
+
+    url = f"sqlite:///{tmp_path / 'q.db'}"
+    with closing(SqlStore(url)) as store:
+        topic = Topic("orders", kind="ordered", slots=8)
+        store.declare(topic)
+        doubling = Doubling(
+            store, "orders", owned=lambda *_: (), pause=lambda _: None, on_progress=stop
+        )
+        with pytest.raises(KeyboardInterrupt):
+            doubling.finish(doubling.begin(16))
+        [topic] = store.topics()
+        assert store.grow(topic, topic.grown(8, topic.growth._replace(closing=True)))
+    assert {each.check: each.what for each in found_by(url).values()} == {
+        "growth": "topic orders grows: it has 9 of 16 slots, and slot 1 is being split"
+    }
+    ran = CliRunner().invoke(cli, ["topics", "--store", url], catch_exceptions=False)
+    assert ran.output.splitlines()[1].split()[:5] == ["orders", "ordered", "9", "of", "16"]
 
 
 def test_what_workers_report_of_parked_messages_and_an_open_breaker_is_found(
