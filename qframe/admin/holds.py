@@ -61,17 +61,26 @@ class HoldAdmin(AdminRole):
 
     def resume(
         self, topic: Topic | str, group: str | None = None, *, key: str | None = None
-    ) -> None:
-        """Ends the pause of a group (None for all groups), or of a key; keys are resumed singly."""
+    ) -> list[str]:
+        """Ends the pause of a group (None for all groups), or of a key; keys are resumed singly.
+
+        Returns:
+            The groups for which a pause has ended; others had none.
+        """
         context = self._context
         context.require("pause")
         found = context.topic(topic)
         names = context.groups(found, group)
         name = name_of(None if key is None else checked_key(key))
         texts = {name: None} if key is not None else {name: None, "paused": None}
+        resumed = [
+            each for each, tuning in zip(names, context.tunings(found, names), strict=True)
+            if _hold_in(tuning, key) is not None or (key is None and tuning.paused)
+        ]  # fmt: skip
         for each in names:
             context.store.tune(found, each, texts)
-        context.audit.record("resume", found, group, count=len(names), key=key)
+        context.audit.record("resume", found, group, count=len(resumed), key=key)
+        return resumed
 
     def holds(self, topic: Topic | str, group: str | None = None) -> dict[str, list[Hold]]:
         """Pauses, by whom, why and since when, for each group that has one.

@@ -12,7 +12,7 @@ from qframe.cli.flags import AsJson, By, TopicName
 from qframe.cli.output import say, say_json, table
 from qframe.cli.records import second
 from qframe.cli.target import Target, targeted
-from qframe.cli.tune import show_tuning
+from qframe.cli.tune import WITHIN, show_tuning
 
 Group = Annotated[
     str | None, typer.Argument(metavar="[GROUP]", help="The group; all of the topic if left out.")
@@ -57,8 +57,14 @@ def resume(
     Keys that are paused singly stay so until they are resumed by --key.
     """
     with target.acting(by) as (app, admin):
-        admin.resume(topic, group, key=key)
-        _show(app, topic, group, as_json=as_json)
+        resumed = admin.resume(topic, group, key=key)
+        if as_json:
+            _show(app, topic, group, as_json=True)
+            return
+        what = "" if key is None else f" key {key}"
+        for each in app.admin.groups(topic) if group is None else [group]:
+            end = f"resumed; {WITHIN}" if each in resumed else "was not paused"
+            say(f"{topic}/{each}:{what} {end}")
 
 
 @targeted

@@ -30,7 +30,7 @@ Reset = Annotated[
     bool, typer.Option("--reset", help="Reset all of these to the code's values first.")
 ]
 
-_WITHIN = "workers apply this within 2 s"
+WITHIN = "workers apply this within 2 s"
 
 
 @targeted
@@ -84,7 +84,7 @@ def show_tuning(app: QFrame, topic: str, group: str, *, as_json: bool, changed: 
     if as_json:
         say_json({"topic": topic, "group": group, **msgspec.to_builtins(tuning)})
     else:
-        follow = f"; {_WITHIN}" if changed else ""
+        follow = f"; {WITHIN}" if changed else ""
         say(f"{topic}/{group}: {in_words(tuning) or 'as in its code'}{follow}")
 
 

@@ -57,9 +57,16 @@ def test_a_pause_is_listed_with_its_reason_and_ended(app: QFrame) -> None:
     header, *rows = run("holds", "orders").stdout.splitlines()
     assert header.split() == ["topic", "group", "key", "since", "by", "why"]
     assert len(rows) == 2
-    run("resume", "orders")
-    run("resume", "orders", "billing", "--key", "ann")
+    ran = run("resume", "orders", "billing", "--key", "bob")
+    assert ran.stdout == "orders/billing: key bob was not paused\n"
+    assert audited(ran)["count"] == 0
+    ran = run("resume", "orders")
+    assert ran.stdout == "orders/billing: resumed; workers apply this within 2 s\n"
+    assert audited(ran)["count"] == 1
+    ran = run("resume", "orders", "billing", "--key", "ann")
+    assert ran.stdout == "orders/billing: key ann resumed; workers apply this within 2 s\n"
     assert run("holds").stdout == "nothing is paused\n"
+    assert run("resume", "orders").stdout == "orders/billing: was not paused\n"
 
 
 def test_a_stuck_key_is_unblocked_and_its_message_skipped(app: QFrame) -> None:
