@@ -358,6 +358,30 @@ def test_it_is_settled_and_what_the_store_does_not_keep_it_says(bench: Bench, ki
         assert one.cause.facts == {"published_ms": published_ms}
 
 
+@pytest.mark.parametrize(("kind", "key"), [("ordered", "k"), ("delay", "k"), ("delay", None)])
+def test_a_group_that_does_not_have_what_another_has_is_told_too(
+    bench: Bench, kind: str, key: str | None
+) -> None:
+    topic = bench.topic(kind, "g", "h")
+    bench.publish(topic, 1, key, id="m")
+    bench.ack(topic, *take(bench, topic))
+    there, gone = admin(bench).explain(topic, "m")
+    assert (there.group, there.state) == ("h", "todo")
+    assert (gone.group, gone.state, names(gone)) == ("g", "absent", ["forgotten"])
+    assert "it is settled, replaced or dropped there" in gone.cause.text
+    bench.kill(topic, *take(bench, topic, group="h"), group="h", error="ValueError: no")
+    dead, gone = admin(bench).explain(topic, "m")
+    assert (dead.state, gone.group) == ("dead", "g")
+
+
+def test_a_message_that_is_dead_for_one_group_is_found_for_the_others(bench: Bench) -> None:
+    topic = bench.topic("ordered", "g", "h")
+    bench.publish(topic, 1, "k", id="m")
+    bench.kill(topic, *take(bench, topic), error="ValueError: no")
+    states = {each.group: each.state for each in admin(bench).explain(topic, "m")}
+    assert states == {"g": "dead", "h": "todo"}
+
+
 def test_it_is_trimmed_from_the_stream(bench: Bench) -> None:
     topic = bench.topic("stream", "g", retain="1s", dedupe_window="1d")
     token = new_token(VirtualClock(bench.store.now_ms()))

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
 from qframe.admin.explain.cause import Cause, Explanation
@@ -21,6 +22,12 @@ LOOK: Final = 20_000
 """How many messages to look at by default where no index leads to the one."""
 
 _PAGE: Final = 2000
+_NOT_THERE: Final = Cause(
+    "forgotten",
+    "the group does not have it: it is settled, replaced or dropped there, or was published before "
+    "the group had subscribed",
+    {"published_ms": None},
+)
 
 
 class Explainer:
@@ -58,7 +65,7 @@ class Explainer:
         for topic, found in looked_up:
             page = self._scanned(topic)
             if page.records:
-                return self._of_records(topic, found, page)
+                return self._told(topic, found, page)
             pages.append((topic, found, page))
         absent = [
             each for topic, found, page in pages
@@ -66,11 +73,32 @@ class Explainer:
         ]  # fmt: skip
         return absent or [_unknown(topics, [page for _, _, page in pages], self._sought)]
 
-    def _told(self, topic: Topic, found: Found) -> list[Explanation]:
-        """Explains what was looked up, and what groups have settled as far as that is kept."""
-        groups = {record.group for record in found.records}
-        settled = self._past.settled(topic, self._sought.id, groups)
-        return [*self._of_records(topic, found), *settled]
+    def _told(self, topic: Topic, found: Found, page: ScanPage | None = None) -> list[Explanation]:
+        """Explains what was found, and what groups have settled as far as that is kept."""
+        told = self._of_records(topic, found, page)
+        settled = self._past.settled(topic, self._sought.id, {each.group for each in told})
+        told += settled
+        return [*told, *self._without(topic, told)]
+
+    def _without(self, topic: Topic, told: Sequence[Explanation]) -> Iterator[Explanation]:
+        """Explains that groups of a queue do not have a message that others have."""
+        record = told[0].record if told else None
+        if not topic.has_subjects or self._sought.id is None or record is None:
+            return
+        here = {each.group for each in told}
+        if None in here or (record.key is None and topic.subject != "id"):
+            return
+        groups = [group for group in self._store.groups(topic) if group not in here]
+        of_key: Counter[str | None] = Counter()
+        if groups and record.key is not None:
+            line = self._store.find(topic, Sought(key=record.key, slot=record.slot), _PAGE)
+            of_key.update(each.group for each in line.records)
+        for group in groups:
+            if of_key[group] < _PAGE:  # else it may stand behind these
+                yield Explanation(
+                    topic=topic.name, group=group, state="absent", causes=(_NOT_THERE,),
+                    id=self._sought.id, key=record.key, slot=record.slot,
+                )  # fmt: skip
 
     def _scanned(self, topic: Topic) -> ScanPage:
         """The first messages of a topic that are sought, looked for as long as is allowed.
@@ -93,10 +121,11 @@ class Explainer:
     ) -> list[Explanation]:
         """Explains what was looked up, or what a scan has come upon."""
         records, looked = (found.records, 0) if page is None else (page.records, page.looked)
-        if page is not None and topic.has_subjects and records[0].key is not None:
+        key = records[0].key if records else None
+        if topic.has_subjects and self._sought.key is None and key is not None:
             # Now that its key is known, it is found for all groups.
-            keyed = Sought(id=self._sought.id, key=records[0].key)
-            records = self._store.find(topic, keyed).records or records
+            keyed = self._store.find(topic, Sought(id=self._sought.id, key=key)).records
+            records = [*keyed, *(each for each in records if each.key != key)] if keyed else records
         until_ms = {one.slot: one.at_ms + topic.dedupe_window_ms for one in found.remembered}
         return [
             self._explained(topic, self._shown(record), looked, until_ms.get(record.slot))
