@@ -22,6 +22,11 @@ PORT_VARIABLE = "QFRAME_HEALTH_PORT"
 FILE_VARIABLE = "QFRAME_HEALTH_FILE"
 OLD_AFTER_S = 30.0  # the file is written every second, but a machine may be busy
 _LONGEST = 65_536
+_LARGEST_PORT = 65_535
+
+
+class Misspelt(ValueError):
+    """Raised when the command is spelt wrong."""
 
 
 class Unwell(Exception):
@@ -34,13 +39,15 @@ def main() -> None:
     if words[:1] == ["ping"] and not {"--help", "-h"} & set(words):
         try:
             options = _options(words[1:])
-        except ValueError as error:
-            sys.stderr.write(f"error: {error}\n")
-            sys.exit(2)
+        except Misspelt as error:
+            sys.exit(_refused(str(error), 2))
         sys.exit(run(**options))
-    from qframe.cli.main import main as all_commands
+    try:
+        from qframe.cli.main import main as all_commands
 
-    all_commands()
+        all_commands()
+    except KeyboardInterrupt:  # while it loads; a command has its own words for it
+        sys.exit(130)
 
 
 def run(
@@ -58,15 +65,17 @@ def run(
         health = _asked(port, file, ready=ready, timeout_s=timeout)
     except Unwell as error:
         return _refused(str(error))
+    except Misspelt as error:
+        return _refused(str(error), 2)
     if health.get("ready" if ready else "live"):
         return 0
     why = "; ".join(health.get("faults", ())) or f"it is {health.get('state')}"
     return _refused(f"the worker is not {'ready' if ready else 'live'}: {why}")
 
 
-def _refused(why: str) -> int:
+def _refused(why: str, code: int = 1) -> int:
     sys.stderr.write(f"error: {' '.join(why.split())}\n")
-    return 1
+    return code
 
 
 def _asked(port: str | None, file: str | None, *, ready: bool, timeout_s: float) -> dict[str, Any]:
@@ -84,7 +93,7 @@ def _options(words: list[str]) -> dict[str, Any]:
     """The options of a command line.
 
     Raises:
-        ValueError: if it is spelt wrong.
+        Misspelt: if it is spelt wrong.
     """
     found: dict[str, Any] = {}
     rest = [part for word in words for part in word.split("=", 1)]
@@ -95,9 +104,13 @@ def _options(words: list[str]) -> dict[str, Any]:
         elif name in ("--port", "--file", "--timeout") and rest:
             found[name[2:]] = rest.pop(0)
         else:
-            raise ValueError(f"ping has no option {name!r}, or it lacks a value; see ping --help")
+            raise Misspelt(f"ping has no option {name!r}, or it lacks a value; see ping --help")
     if "timeout" in found:
-        found["timeout"] = float(found["timeout"])
+        try:
+            found["timeout"] = float(found["timeout"])
+        except ValueError:
+            text = found["timeout"]
+            raise Misspelt(f"--timeout {text!r} is no number of seconds; write 2") from None
     return found
 
 
@@ -116,13 +129,15 @@ def _of_file(path: str) -> dict[str, Any]:
 def _of_port(port: str, path: str, timeout_s: float) -> dict[str, Any]:
     host, _, number = port.rpartition(":")
     host = host.removeprefix("[").removesuffix("]") or "127.0.0.1"
+    if not (number.isascii() and number.isdigit() and int(number) <= _LARGEST_PORT):
+        raise Misspelt(f"--port {port!r} is not a port; write 8080, or 127.0.0.1:8080")
     reply = b""
     try:
         with socket.create_connection((host, int(number)), timeout_s) as connection:
             connection.sendall(f"GET {path} HTTP/1.1\r\nHost: {host}\r\n\r\n".encode())
             while len(reply) < _LONGEST and (part := connection.recv(4096)):
                 reply += part
-    except (OSError, ValueError, OverflowError) as error:
+    except (OSError, ValueError) as error:
         raise Unwell(f"port {port} does not reply within {timeout_s:g} s: {error}") from None
     return _decoded(reply.partition(b"\r\n\r\n")[2])
 

@@ -1,6 +1,6 @@
 """`python -m qframe`, and the `qframe` command."""
 
-from qframe.cli.main import main
+from qframe_ping import main
 
 if __name__ == "__main__":
     main()

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import typer
 
-from qframe.errors import BadOption
+from qframe.cli.commands import BadCommand
 
 
 def ask(question: str) -> None:
@@ -23,11 +23,11 @@ def check_chosen(command: str, ids: Sequence[str] | None, everything: bool, list
     """Sees that a command was given ids or --all, and not both.
 
     Raises:
-        BadOption: if it was not.
+        BadCommand: if it was not.
     """
     if everything and ids:
-        raise BadOption("command", command, "it was given both ids and --all", "give one of them")
+        raise BadCommand("command", command, "it was given both ids and --all", "give one of them")
     if not everything and not ids:
-        raise BadOption(
+        raise BadCommand(
             "command", command, "it was given no message id", f"give ids from `{listing}`, or --all"
         )

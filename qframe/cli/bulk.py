@@ -52,7 +52,7 @@ def publish_file(app: QFrame, topic: Topic | str, source: MessageFile, *, as_jso
         done = sum(outcomes.values())
         if isinstance(error, TopicFull):
             done += sum(1 for each in error.outcomes if each.outcome is not Outcome.FULL)
-        say_error(f"{done} of {counted(total, 'message')} in {source.path} were published before:")
+        say_error(f"only {done} of {counted(total, 'message')} in {source.path} were published")
         raise
     took_s = SYSTEM_CLOCK.monotonic_s() - begun_s
     if as_json:

@@ -1,8 +1,8 @@
-"""How commands are shown and found: plain usage lines, and errors for unknown options."""
+"""How commands are shown and found: plain usage lines, and errors for words that do not fit."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterable
 from typing import Any, Final, Self
 
 from typer.core import TyperCommand, TyperGroup
@@ -13,6 +13,25 @@ from qframe.options.rules import options_of
 
 _PLAIN: Final = (str, int, float)
 _TUNED: Final = {"threads": "--threads", "rate_limit": "--rate", "max_in_flight": "--in-flight"}
+
+
+class BadCommand(BadOption):
+    """Raised when a command line lacks a word, or has words that exclude each other.
+
+    The exit code is 2.
+    """
+
+
+def check_states(named: Iterable[str], known: Collection[str]) -> None:
+    """Sees that there are such states.
+
+    Raises:
+        BadCommand: if one is none.
+    """
+    for state in named:
+        if state not in known:
+            use = f"use one of {', '.join(known)}"
+            raise BadCommand("--state", state, "there is no such state", use)
 
 
 class Commands(TyperGroup):

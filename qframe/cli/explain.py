@@ -9,13 +9,13 @@ import typer
 from qframe.admin.explain.cause import Cause, Explanation
 from qframe.admin.explain.explainer import LOOK
 from qframe.cli.attempts import entry_as_json, say_attempts
+from qframe.cli.commands import BadCommand
 from qframe.cli.flags import AsJson
 from qframe.cli.look import say_facts
 from qframe.cli.output import say, say_json
 from qframe.cli.records import as_json as record_as_json
 from qframe.cli.target import Target, coordinated
 from qframe.clock import moment
-from qframe.errors import BadOption
 
 
 @coordinated
@@ -49,8 +49,12 @@ def explain(
     if len(given) == 2 and topic is None:
         topic = given.pop(0)
     if len(given) > 1:
-        raise BadOption("message", " ".join(given), "it is no id", "give ID, or TOPIC ID")
+        raise BadCommand("message", " ".join(given), "it is no id", "give ID, or TOPIC ID")
     message_id = given[0] if given else None
+    if message_id is None and key is None and offset is None:
+        raise BadCommand(
+            "command", "explain", "nothing names a message", "give its ID, --key or --offset"
+        )
     with target.opened() as app:
         found = app.admin.explain(topic, message_id, key=key, offset=offset, slot=slot, look=look)
     if as_json:

@@ -8,6 +8,7 @@ from typing import Annotated, Final
 
 import typer
 
+from qframe.cli.commands import BadCommand
 from qframe.cli.metrics import MetricsPort, counted
 from qframe.cli.output import say, say_aside, say_error
 from qframe.cli.target import Target, coordinated
@@ -80,7 +81,7 @@ def gateway(
         remedy="give a file of --tokens, or serve 127.0.0.1",
     )  # fmt: skip
     if (tls_cert is None) != (tls_key is None):
-        raise BadOption(
+        raise BadCommand(
             "--tls-cert", str(tls_cert or ""), "it goes with --tls-key", "give both, or none"
         )
     secret = os.environ.get(SECRET_VARIABLE) or None

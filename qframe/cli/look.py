@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from qframe.admin.looking import STATES
+from qframe.cli.commands import check_states
 from qframe.cli.flags import AsJson, By, GroupName, Limit, TopicName
 from qframe.cli.output import facts, say, say_json, table
 from qframe.cli.records import as_json as record_as_json
@@ -34,6 +35,7 @@ def peek(
 
     They come slot by slot, the next ones first.
     """
+    check_states(state or (), STATES)
     with target.opened() as app:
         records = app.admin.peek(
             topic, group, states=state or ("waiting", "todo", "doing"), limit=limit

@@ -13,7 +13,7 @@ from typing import Annotated, Final
 import typer
 
 from qframe.cli.audit import audit
-from qframe.cli.commands import Commands, WorkerCommand
+from qframe.cli.commands import BadCommand, Commands, WorkerCommand
 from qframe.cli.console import console
 from qframe.cli.copy_topic import copy_topic
 from qframe.cli.dead import dead
@@ -109,7 +109,7 @@ def root(
 
 
 def main() -> None:
-    """Runs the command; a typed error is one line and exit code 1."""
+    """Runs the command; a typed error is one line and exit code 1, or 2 for wrong usage."""
     _make_writable()
     try:
         try:
@@ -118,7 +118,7 @@ def main() -> None:
             sys.stdout.flush()  # what cannot be written is known only then
     except QFrameError as error:
         say_error(str(error))
-        sys.exit(1)
+        sys.exit(2 if isinstance(error, BadCommand) else 1)
     except OSError as error:
         if error.errno not in (errno.EPIPE, *_UNWRITABLE):
             raise

@@ -11,6 +11,7 @@ from rich.console import RenderableType
 from rich.text import Text
 
 from qframe.admin.owners import SILENT_MS, OwnerInfo, WorkerInfo
+from qframe.cli.commands import BadCommand
 from qframe.cli.flags import AsJson, By, Everything, TopicName, Watch
 from qframe.cli.output import drawn_table
 from qframe.cli.stacks import asked_stacks
@@ -18,7 +19,6 @@ from qframe.cli.target import Target, coordinated
 from qframe.cli.times import ago, length
 from qframe.cli.tune import marked
 from qframe.cli.watch import View, show
-from qframe.errors import BadOption
 from qframe.identity import host_of
 from qframe.telemetry.facts import ranges
 from qframe.topic import is_internal
@@ -45,7 +45,7 @@ def workers(
 ) -> None:
     """Lists live workers and their consumers."""
     if stacks and watch:
-        raise BadOption("watch", True, "stacks are asked for once", "leave --watch out")
+        raise BadCommand("watch", True, "stacks are asked for once", "leave --watch out")
     if stacks:
         with target.acting(by) as (app, admin):
             view = asked_stacks(admin, admin.workers(topic, group), app.store.now_ms())

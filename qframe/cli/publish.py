@@ -11,6 +11,7 @@ import typer
 
 from qframe.app.qframe import QFrame
 from qframe.cli.bulk import publish_file
+from qframe.cli.commands import BadCommand
 from qframe.cli.files import MessageFile
 from qframe.cli.flags import AsJson, TopicName
 from qframe.cli.output import say, say_json
@@ -118,12 +119,12 @@ def publish(
     declares = kind is not None or slots is not None
     if file is not None:
         if body is not None or text or options:
-            raise BadOption(
+            raise BadCommand(
                 "file", str(file), "the file holds the messages, but others were given too",
                 f"use it alone, or with {_OF_FILES}",
             )  # fmt: skip
         if envelopes and (key_field or body_field):
-            raise BadOption(
+            raise BadCommand(
                 "envelopes",
                 True,
                 "each line of envelopes names its key and body",
@@ -139,7 +140,7 @@ def publish(
             )
         return
     if key_field or body_field or envelopes:
-        raise BadOption("body", body, f"{_OF_FILES} need --file", "add --file, or leave them out")
+        raise BadCommand("body", body, f"{_OF_FILES} need --file", "add --file, or leave them out")
     message = _body(body, text)
     with target.opened(creating=declares) as app:
         published = app.publish(_topic(app, topic, kind, slots), message, **options)

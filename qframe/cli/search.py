@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from qframe.admin.search import LOOK, SEARCHED
+from qframe.cli.commands import check_states
 from qframe.cli.flags import AsJson, Limit
 from qframe.cli.output import counted, say, say_json, table
 from qframe.cli.records import as_json as record_as_json
@@ -50,6 +51,7 @@ def search(
     An id or a key is looked up; all else is looked for message by message, and a search that has
     looked at enough says where to go on.
     """
+    check_states([] if state is None else [state], SEARCHED)
     with target.opened() as app:
         found = app.admin.search(
             topic, id=message_id, key=key, tag=tag, error=error, state=state,

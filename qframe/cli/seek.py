@@ -8,11 +8,11 @@ import msgspec
 import typer
 
 from qframe.admin.groups import SeekPreview
+from qframe.cli.commands import BadCommand
 from qframe.cli.flags import AsJson, By, GroupName, TopicName
 from qframe.cli.output import counted, say, say_json
 from qframe.cli.target import Target, targeted
 from qframe.cli.times import moment_of
-from qframe.errors import BadOption
 
 
 @targeted
@@ -70,7 +70,7 @@ def _position(to: str, slot: int | None) -> dict[str, Any]:
     if to.isascii() and to.isdigit():
         return {"offset": int(to) if slot is None else {slot: int(to)}}
     if slot is not None:
-        raise BadOption("slot", slot, f"{to!r} is not an offset", "leave --slot out")
+        raise BadCommand("slot", slot, f"{to!r} is not an offset", "leave --slot out")
     if to in ("earliest", "latest"):
         return {"to": to}
     remedy = "use earliest, latest, an offset, or a time such as 2026-01-31T10:00:00Z"

@@ -7,13 +7,14 @@ import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from functools import wraps
+from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from qframe.admin.admin import Admin
 from qframe.app.qframe import QFrame
 from qframe.cli.flags import Config, Coordinator, Namespace, Store, TimersDb
 from qframe.cli.reading import looked_at
-from qframe.errors import QFrameError, UnknownTopic
+from qframe.errors import BadOption, QFrameError, UnknownTopic
 from qframe.options.config_file import CONFIG_VARIABLE
 from qframe.options.settings import PREFIX, Settings
 from qframe.redaction import redacted
@@ -41,6 +42,10 @@ class Target(NamedTuple):
         Modules that a worker imports make apps of their own, and these are to use the same store.
         """
         if self.config is not None:
+            if not Path(self.config).exists():
+                raise BadOption(
+                    "--config", self.config, "the file does not exist", "name an existing file"
+                )
             os.environ[CONFIG_VARIABLE] = self.config
         given = {name: getattr(self, name) for name in _FLAGS if name != "config"}
         given |= more

@@ -15,7 +15,7 @@ from qframe.admin.timer_search import TIMER_STATES, TimerChanges, TimerChoice
 from qframe.admin.timer_status import TimerStatus
 from qframe.cli.asking import ask
 from qframe.cli.attempts import entry_as_json
-from qframe.cli.commands import Commands
+from qframe.cli.commands import BadCommand, Commands
 from qframe.cli.flags import AsJson, By, Limit, TopicName, Yes
 from qframe.cli.output import counted, say, say_error, say_json, table
 from qframe.cli.records import as_json as record_as_json
@@ -25,7 +25,7 @@ from qframe.cli.target import Target, targeted
 from qframe.cli.timer_import import import_timers
 from qframe.cli.times import duration_of, moment_of
 from qframe.clock import moment
-from qframe.errors import BadBody, BadOption
+from qframe.errors import BadBody
 from qframe.outcomes import Moved, Outcome
 from qframe.retry import checked_times
 
@@ -185,7 +185,7 @@ def edit(
 ) -> None:
     """Replaces a timer's time, or its body, or both in one step."""
     if body is None and at is None and delay is None:
-        raise BadOption(
+        raise BadCommand(
             "command", "timers edit", "it needs a change", "give --body, --at or --delay"
         )
     content = msgspec.UNSET if body is None else _json_of(body)
@@ -245,7 +245,7 @@ def _moved_one(
         BadOption: unless one of the three is given.
     """
     if sum(each is not None for each in (at, delay, shift)) != 1:
-        raise BadOption(
+        raise BadCommand(
             "command", "timers move", "it needs one time", "give --at, --delay or --shift"
         )
     if shift is None:
@@ -352,7 +352,7 @@ def _json_of(text: str) -> Any:
 
 def _check_one_or_all(command: str, key: str | None, everything: bool) -> None:
     if (key is None) != everything:
-        raise BadOption(
+        raise BadCommand(
             "command", command, "it needs a key, or --all, and not both",
             "give a KEY from `qframe timers list`, or --all",
         )  # fmt: skip

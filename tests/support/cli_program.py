@@ -84,10 +84,10 @@ class Program:
         assert ran.code == 0, ran
         return ran
 
-    def refused(self, *words: str, stdin: str = "", **variables: str) -> str:
+    def refused(self, *words: str, stdin: str = "", code: int = 1, **variables: str) -> str:
         """The one line in which the program refuses; it must have written nothing else."""
         ran = self.run(*words, stdin=stdin, **variables)
-        assert ran.code == 1, ran
+        assert ran.code == code, ran
         assert ran.out == "", ran
         assert ran.err.startswith("error: "), ran
         assert ran.err.count("\n") == 1, ran

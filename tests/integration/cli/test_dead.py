@@ -105,7 +105,7 @@ def test_an_id_that_is_not_dead_is_refused_and_nothing_done(shop: Program, verb:
     ],
 )
 def test_either_ids_or_all(shop: Program, words: list[str], said: str) -> None:
-    refused = shop.refused("dead", "retry", "orders", "billing", *words)
+    refused = shop.refused("dead", "retry", "orders", "billing", *words, code=2)
     assert f"command 'dead retry': {said}" in refused
     assert dead(shop) == ["o-0", "o-1", "o-2"]
 

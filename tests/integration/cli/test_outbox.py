@@ -144,7 +144,7 @@ def test_what_is_dropped_is_asked_for_and_what_it_held_back_goes_on(
     said = program.refused("outbox", "drop", url, "o-fine", "nobody", "--yes")
     assert "message 'nobody': it is not waiting in the outbox" in said
     for words in ([], ["o-fine", "--all"]):
-        assert "command 'outbox drop': it" in program.refused("outbox", "drop", url, *words)
+        assert "command 'outbox drop': it" in program.refused("outbox", "drop", url, *words, code=2)
     assert len(left(engine)) == 4
 
 

@@ -93,8 +93,6 @@ def test_a_topic_is_declared_on_the_way_and_stays_as_it_is(program: Program) -> 
         (["publish", "orders", "1", "--key", "k", "--at", "soon"], "at 'soon': it is not a time"),
         (["publish", "orders", "1", "--key", "k", "--at", "2026-01-31T10:00"], "no time zone"),
         (["publish", "orders", "1", "--key", "k", "--id", "a b"], "use 1 to 128 of the characters"),
-        (["publish", "orders", "1", "--file", "a.jsonl"], "the file holds the messages"),
-        (["publish", "orders", "1", "--key-field", "k"], "need --file"),
         (["publish", "orders", "--file", "a.jsonl"], "it cannot be read (no such file"),
         (["publish", "orders", "--file", "a.orc"], "use JSON lines"),
     ],
@@ -103,6 +101,20 @@ def test_what_is_wrong_is_refused_in_one_line(
     program: Program, words: list[str], shown: str
 ) -> None:
     assert shown in program.refused(*words)
+    assert published(program) == 0
+
+
+@pytest.mark.parametrize(
+    ("words", "shown"),
+    [
+        (["--file", "a.jsonl"], "the file holds the messages"),
+        (["--key-field", "k"], "need --file"),
+    ],
+)
+def test_words_that_exclude_each_other_are_a_wrong_use(
+    program: Program, words: list[str], shown: str
+) -> None:
+    assert shown in program.refused("publish", "orders", "1", *words, code=2)
     assert published(program) == 0
 
 
@@ -185,7 +197,7 @@ def test_a_file_that_overfills_the_topic_says_how_far_it_came(program: Program) 
     program.write("a.jsonl", "".join(f"{n}\n" for n in range(40)))
     ran = program.run("publish", "small", "--file", "a.jsonl", QFRAME_PUBLISH_BATCH="10")
     assert (ran.code, ran.out) == (1, "")
-    assert "15 of 40 messages in a.jsonl were published before" in ran.err
+    assert "only 15 of 40 messages in a.jsonl were published\n" in ran.err
     assert "topic 'small' is full" in ran.err
 
 
@@ -203,5 +215,5 @@ def test_one_who_stops_it_is_told_how_far_it_came(program: Program) -> None:
         finally:
             publishing.kill()
     assert publishing.returncode == 130
-    done = int(re.fullmatch(r"error: (\d+) of 40000 messages .* published before:\n", err)[1])
+    done = int(re.fullmatch(r"error: only (\d+) of 40000 messages .* were published\n", err)[1])
     assert done <= published(program) <= done + 1

@@ -93,8 +93,8 @@ def test_explain_takes_a_key_or_an_offset(shop: Program) -> None:
     assert [each["cause"] for each in by_key["causes"]] == ["not-due", "no-worker"]
     assert by_key["causes"][0]["until"] == by_key["due_at"]
     assert "is no stream" in shop.refused("explain", "--topic", "orders", "--offset", "1")
-    assert "nothing names it" in shop.refused("explain")
-    assert "it is no id" in shop.refused("explain", "a", "b", "c")
+    assert "nothing names a message" in shop.refused("explain", code=2)
+    assert "it is no id" in shop.refused("explain", "a", "b", "c", code=2)
 
 
 def test_explain_shows_how_attempts_ended_where_the_topic_keeps_it(tmp_path: Path) -> None:
@@ -141,7 +141,7 @@ def test_search_finds_messages_by_what_they_have(shop: Program) -> None:
     assert sorted(seen) == ["o-3", "o-4", "o-5", "o-6"]
     assert shop.ok("search", "--tag", "gold").out == "nothing found\n"
     assert "go on: --from orders:" in shop.ok("search", "orders", "--look", "1").out
-    assert "there is no such state" in shop.refused("search", "--state", "gone")
+    assert "there is no such state" in shop.refused("search", "--state", "gone", code=2)
     assert "it has no value" in shop.refused("search", "--body", "n")
 
 

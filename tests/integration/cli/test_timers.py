@@ -88,16 +88,27 @@ def test_many_are_imported_moved_and_cancelled(program: Program, tmp_path: Path)
 @pytest.mark.parametrize(
     ("words", "remedy"),
     [
+        (("edit", "bookings", "a"), "give --body, --at or --delay"),
+        (("move", "bookings", "a"), "give --at, --delay or --shift"),
+        (("move", "bookings", "a", "--delay", "1h", "--shift", "1h"), "it needs one time"),
+        (("move", "bookings"), "or --all"),
+    ],
+)
+def test_words_that_do_not_go_together_are_a_wrong_use(
+    program: Program, words: tuple[str, ...], remedy: str
+) -> None:
+    assert remedy in program.refused("timers", *words, code=2)
+
+
+@pytest.mark.parametrize(
+    ("words", "remedy"),
+    [
         (("list", "bookings", "--state", "gone"), "there is no such state"),
         (("list", "nobody"), "nobody has declared it"),
         (("show", "bookings"), "give its key"),
         (("add", "bookings", "1"), "a timer needs a time"),
         (("add", "bookings", "{", "--delay", "1h"), "it is not JSON"),
         (("add", "bookings", "1", "--at", "2027-03-01"), "write one: 2027-03-01T00:00:00Z is UTC"),
-        (("edit", "bookings", "a"), "give --body, --at or --delay"),
-        (("move", "bookings", "a"), "give --at, --delay or --shift"),
-        (("move", "bookings", "a", "--delay", "1h", "--shift", "1h"), "it needs one time"),
-        (("move", "bookings"), "or --all"),
         (("move", "bookings", "--all"), "give at= or shift="),
         (("cancel", "events", "a"), "have no name of their own"),
         (("import", "bookings", "/nowhere"), "name a readable file"),

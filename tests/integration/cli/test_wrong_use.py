@@ -112,6 +112,56 @@ def test_a_server_of_another_sort_is_refused(program: Program) -> None:
             server.shutdown()
 
 
+@pytest.mark.parametrize(
+    ("words", "shown"),
+    [
+        (["explain"], "nothing names a message; give its ID, --key or --offset"),
+        (["explain", "a", "b", "c"], "'a b c': it is no id"),
+        (["dead", "retry", "t", "g"], "it was given no message id"),
+        (["dead", "drop", "t", "g", "m", "--all"], "it was given both ids and --all"),
+        (["peek", "t", "g", "--state", "foo"], "--state 'foo': there is no such state"),
+        (["search", "--state", "foo"], "--state 'foo': there is no such state"),
+        (["workers", "--watch", "--stacks"], "stacks are asked for once"),
+        (["timers", "edit", "t", "k"], "it needs a change"),
+        (["publish", "t", "1", "--envelopes"], "need --file"),
+        (["ping", "--port", "abc"], "--port 'abc' is not a port"),
+        (["ping", "--port", "1", "--timeout", "x"], "--timeout 'x' is no number of seconds"),
+    ],
+)
+def test_words_that_do_not_go_together_are_told_in_a_line_and_end_with_2(
+    program: Program, words: list[str], shown: str
+) -> None:
+    program.ok("topics", "declare", "t")
+    assert shown in program.refused(*words, code=2)
+
+
+def test_ctrl_c_while_it_loads_ends_it_without_a_traceback(program: Program) -> None:
+    program.write(
+        "pressing.py",
+        """
+import os
+import signal
+import sys
+
+import qframe_ping
+
+
+def press(event: str, facts: tuple) -> None:
+    if event == "import" and facts[0] == "qframe.cli.main":
+        os.kill(os.getpid(), signal.SIGINT)
+
+
+sys.addaudithook(press)
+qframe_ping.main()
+""",
+    )
+    ran = subprocess.run(
+        [sys.executable, "pressing.py", "topics"], cwd=program.directory,
+        env=program.environment(), capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert (ran.returncode, ran.stdout, ran.stderr) == (130, "", "")
+
+
 def test_an_output_that_cannot_be_written_is_told_in_a_line(program: Program) -> None:
     program.ok("topics", "declare", "t")
     command = [sys.executable, "-m", "qframe", "topics"]
@@ -142,7 +192,7 @@ def test_a_file_that_is_no_database_is_refused(program: Program) -> None:
     [
         (["topics", "--namespace", "a b"], "namespace 'a b': it must be 1 to 64"),
         (["--namespace", "a b", "topics"], "namespace 'a b': it must be 1 to 64"),
-        (["topics", "--config", "none.toml"], "'none.toml': the file does not exist"),
+        (["topics", "--config", "none.toml"], "--config 'none.toml': the file does not exist"),
         (["topics", "declare", "a b"], "use 1 to 64 of the characters"),
         (["topics", "declare", "t", "--kind", "queue"], "there is no such kind"),
         (["topics", "declare", "t", "--slots", "6"], "it must be a power of two"),
