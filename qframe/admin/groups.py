@@ -96,7 +96,7 @@ class GroupAdmin(AdminRole):
         if not force and (alive := context.alive(found, group)):
             raise BadOption(
                 "group", group, f"{alive} of its workers are alive and would create it again",
-                "stop them first, or drop it by force",
+                "stop them first, or drop it with --force (force=True)",
             )  # fmt: skip
         if not context.store.drop_group(found, group):
             raise UnknownGroup(found.name, group, context.store.groups(found))

@@ -59,7 +59,8 @@ class KeyAdmin(AdminRole):
         if moved is Moved.DOING:
             raise BadOption(
                 "key", key, f"a worker has its message {record.id} in hand",
-                "wait until its handler ends, pause the key first, or skip it by force",
+                "wait until its handler ends, pause the key first, or skip it with --force "
+                "(force=True)",
             )  # fmt: skip
         if moved is Moved.ABSENT:
             raise BadOption(

@@ -50,7 +50,7 @@ class RemovalAdmin(AdminRole):
         if alive:
             raise BadOption(
                 "topic", found.name, f"{alive} of its workers are alive",
-                "stop them first, or delete it by force",
+                "stop them first, or delete it with --force (force=True)",
             )  # fmt: skip
         steps = 1
         while not context.store.delete(found):

@@ -12,7 +12,7 @@ from qframe.cli.attempts import entry_as_json, say_attempts
 from qframe.cli.commands import BadCommand
 from qframe.cli.flags import AsJson
 from qframe.cli.look import say_facts
-from qframe.cli.output import say, say_json
+from qframe.cli.output import say, say_aside, say_json
 from qframe.cli.records import as_json as record_as_json
 from qframe.cli.target import Target, coordinated
 from qframe.clock import moment
@@ -57,6 +57,9 @@ def explain(
         )
     with target.opened() as app:
         found = app.admin.explain(topic, message_id, key=key, offset=offset, slot=slot, look=look)
+        is_absent = all(each.state == "absent" for each in found)
+        if is_absent and message_id in [each.name for each in app.store.topics()]:
+            say_aside(f"{message_id} was taken for an id; it is a topic: --topic {message_id}")
     if as_json:
         say_json([as_json_of(each) for each in found])
     else:
@@ -64,7 +67,7 @@ def explain(
             if number:
                 say("")
             say_explanation(each)
-    if all(each.state == "absent" for each in found):
+    if is_absent:
         raise typer.Exit(1)
 
 

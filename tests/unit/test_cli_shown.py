@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,6 +20,7 @@ from qframe.cli.output import console, say_error
 from qframe.cli.ownership import draw_slots, draw_workers
 from qframe.errors import BadOption, BadUrl, QFrameError, UnknownTopic
 
+PAGE = Path(__file__).parents[2] / "docs" / "cli.md"
 RELAY = "qframe.outbox.shop-0196d5c0a629c6"
 
 
@@ -46,6 +49,22 @@ def refused(*words: str) -> str:
     return str(caught.value)
 
 
+def found(words: tuple[str, ...]) -> Any:
+    """The command of these words."""
+    command = typer.main.get_command(cli)
+    for word in words:
+        command = command.commands[word]
+    return command
+
+
+def is_group(words: tuple[str, ...]) -> bool:
+    return hasattr(found(words), "commands")
+
+
+def flags_of(words: tuple[str, ...]) -> set[str]:
+    return {flag for parameter in found(words).params for flag in parameter.opts}
+
+
 def commands(group: Any = None, words: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
     """The words of every command, and of every command of a group."""
     group = typer.main.get_command(cli) if group is None else group
@@ -53,6 +72,19 @@ def commands(group: Any = None, words: tuple[str, ...] = ()) -> Iterator[tuple[s
         if not command.hidden:
             yield (*words, name)
         yield from commands(command, (*words, name)) if hasattr(command, "commands") else ()
+
+
+def test_the_page_names_all_commands_that_take_the_flags_of_a_target() -> None:
+    flags = {"--store", "--timers-db", "--namespace", "--config"}
+    taken = {" ".join(words): flags_of(words) for words in commands() if not is_group(words)}
+    page = " ".join(PAGE.read_text(encoding="utf-8").split())
+    said = page.partition("take `--coordinator`: ")[2].partition(". ")[0]
+    assert set(re.findall("`([^`]+)`", said)) == {
+        name for name, own in taken.items() if "--coordinator" in own
+    }
+    others = {name: flags & own for name, own in taken.items() if not flags <= own}
+    assert others == {"ping": set(), "migrate": {"--store", "--config"}}
+    assert "but `ping`, which needs none of them, and `migrate`, which takes `--store` and" in page
 
 
 @pytest.mark.parametrize("command", list(commands()), ids=" ".join)

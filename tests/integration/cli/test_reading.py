@@ -93,6 +93,11 @@ def test_explain_takes_a_key_or_an_offset(shop: Program) -> None:
     assert [each["cause"] for each in by_key["causes"]] == ["not-due", "no-worker"]
     assert by_key["causes"][0]["until"] == by_key["due_at"]
     assert "is no stream" in shop.refused("explain", "--topic", "orders", "--offset", "1")
+    ran = shop.run("explain", "orders", "--key", "k6")
+    assert (ran.code, ran.err) == (
+        1, "orders was taken for an id; it is a topic: --topic orders\n",
+    )  # fmt: skip
+    assert shop.run("explain", "o-99", "--key", "k6").err == ""
     assert "nothing names a message" in shop.refused("explain", code=2)
     assert "it is no id" in shop.refused("explain", "a", "b", "c", code=2)
 
