@@ -172,8 +172,8 @@ class LeaseSession:
     def claim(self, slots: Sequence[int]) -> dict[int, str]:
         """Claims those that are nobody's, under an epoch above all there have been.
 
-        What it has under an epoch that it had before, and took for lost, is freed first: what was
-        handed out since is not known, and a new owner takes it back.
+        Slots that are still its own under an epoch that it had before, and took for lost, are freed
+        first: it does not know what was handed out since, and a new owner takes that back.
         """
         claimed = self._claim(slots)
         self._had |= claimed
