@@ -309,7 +309,7 @@ def test_a_range_whose_end_comes_first_is_refused(scene: Scene) -> None:
 @pytest.mark.parametrize("when", ["every 1h", "0 9 * * *", "@yearly"])
 @pytest.mark.parametrize("zone", ["UTC", "Pacific/Kiritimati", "America/New_York"])
 def test_no_schedule_ticks_after_the_year_2200(scene: Scene, when: str, zone: str) -> None:
-    far = [datetime(year, 12, 31, 23, 59, tzinfo=UTC) for year in (2201, 9998, 9999)]
+    far = [datetime(year, 12, 31, 23, 59, tzinfo=UTC) for year in (2201, 3000, 5137)]
     for after in far:
         with pytest.raises(BadOption, match="no schedule ticks after 2200"):
             scene.schedules.preview(when=when, tz=zone, after=after)
