@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
 import threading
 import time
@@ -236,7 +237,7 @@ class SqliteWatch:
 def _file_at(path: str) -> tuple[int, int] | None:
     """The file that a path names now; a connection knows the one that it was opened with."""
     try:
-        found = Path(path).stat()
+        found = os.stat(path)  # noqa: PTH116 - each transaction asks
     except OSError:
         return None
     return found.st_dev, found.st_ino
