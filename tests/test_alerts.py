@@ -27,6 +27,7 @@ HEALTHY = {
     f"qframe_workers{GROUP}}}": "2x70",
     f"qframe_slots_unowned{GROUP}}}": "0x20 1 0x70",
     f"qframe_paused{GROUP}}}": "0x70",
+    f"qframe_damaged{GROUP}}}": "0x70",
     f'qframe_longest_running_seconds{GROUP},process="1"}}': "0+20x40 0+20x40",
     f'qframe_handled_total{GROUP},outcome="ack"}}': "0+600x70",
     f'qframe_handled_total{GROUP},outcome="retry"}}': "0+90x70",
@@ -64,6 +65,7 @@ TROUBLES: dict[str, dict[str, str]] = {
     "QframeScheduleMissed": {"qframe_schedule_overdue_seconds": "0+60x70"},
     "QframeBreakerOpen": {f'qframe_breaker_open{GROUP},process="1"}}': "0x50 1x20"},
     "QframeStoreErrors": {'qframe_store_errors_total{op="pull"}': "4x50 5+10x20"},
+    "QframeDamaged": {f"qframe_damaged{GROUP}}}": "0x50 1x20"},
     "QframeClockSkew": {"qframe_clock_skew_seconds": "0.1x50 -7x20"},
 }
 # What looks like trouble, and is none.
