@@ -57,6 +57,7 @@ class Splitting:
         self._first = 0
         self._read_to = 0
         self._offsets: dict[int, list[int]] = {half: [] for half in self._halves}
+        self._marked: set[int] = set()
         self._shared = "held" if topic.has_subjects else "later"
 
     @property
@@ -68,8 +69,7 @@ class Splitting:
         """Splits it; returns the topic as its growth was renewed meanwhile."""
         store, topic = self._store, self._topic
         self._open()
-        since_ms = store.now_ms(topic) + topic.dedupe_window_ms
-        self._copy_marks(0)
+        self._copy_marks()
         if not topic.has_subjects:
             self._first = self._read_to = self._own(store.offsets_at(topic, 0))
             while self._copy_log() >= _CLOSE_BEHIND:
@@ -81,7 +81,7 @@ class Splitting:
         if not topic.has_subjects:
             while self._copy_log():
                 pass
-        self._copy_marks(since_ms)
+        self._copy_marks()
         self._copy_sequences()
         for records in self._pages(self._shared, ""):
             self._restore(self._shared, "", records)
@@ -183,13 +183,14 @@ class Splitting:
             self._read_to = found[-1].seq + 1
         return len(found)
 
-    def _copy_marks(self, since_ms: int) -> None:
-        """Copies the marks that last until then or longer, to both."""
+    def _copy_marks(self) -> None:
+        """Copies marks to both, but for those that it has copied; no clock tells which are new."""
         for values in self._memory("marks"):
             marks = {
                 mark: at_ms for mark, at_ms in values.items()
-                if at_ms >= since_ms and not mark.startswith("!")
+                if hash((mark, at_ms)) not in self._marked and not mark.startswith("!")
             }  # fmt: skip
+            self._marked.update(map(hash, marks.items()))
             self._remember(marks=marks)
 
     def _copy_sequences(self) -> None:

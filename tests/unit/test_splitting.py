@@ -90,6 +90,20 @@ def test_what_comes_before_a_slot_is_closed_is_there_and_known_afterwards() -> N
     assert slot.todo == 2
 
 
+def test_it_is_known_afterwards_though_the_clock_has_gone_back_before_it_came() -> None:
+    """Found by simulation: which marks were new was told by the times at which they pass."""
+    bench = Bench()
+
+    def publish_earlier() -> None:
+        bench.clock.advance(-5000)
+        bench.publish("late", key="k")
+
+    bench.publish("first", key="k")
+    bench.store.before["close_slot"] = publish_earlier
+    bench.grow()
+    assert [bench.publish(name, key="k") for name in ("first", "late")] == [Outcome.DUPLICATE] * 2
+
+
 def test_what_is_behind_a_head_stays_behind_it_whatever_its_own_slot_would_be() -> None:
     """Messages of one key with bases of their own, which the two halves would tell apart."""
     bench = Bench("ordered")
