@@ -39,15 +39,15 @@ GROWTH: Final = [
         "        if not topic.has_subjects:\n"
         "            while self._copy_log():\n"
         "                pass\n"
-        "        self._copy_marks(since_ms)\n",
-        "        self._copy_marks(since_ms)\n",
+        "        self._copy_marks()\n",
+        "        self._copy_marks()\n",
         UNIT + "test_splitting.py",
     ),
     Mutant(
         "what was published while a slot was split is no duplicate",
         SPLITTING,
-        "        self._copy_marks(since_ms)\n",
-        "",
+        "        self._copy_marks()\n        self._copy_sequences()\n",
+        "        self._copy_sequences()\n",
         UNIT + "test_splitting.py",
     ),
     Mutant(
