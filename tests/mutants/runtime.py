@@ -426,6 +426,13 @@ RUNTIME: Final = [
         "tests/integration/consumers/test_measured.py",
     ),
     Mutant(
+        "what has lost its lease comes again behind what was read since",
+        "runtime/feed/pull_loop.py",
+        "        if passed := self._passed(pulled):\n            self._receiver.fenced(passed)\n",
+        "",
+        UNIT + "test_pull_steps.py",
+    ),
+    Mutant(
         "a slot that was lost is had again under its old epoch",
         "coordination/lease.py",
         "            self.let_go(again)\n            mine =",

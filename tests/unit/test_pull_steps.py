@@ -266,6 +266,23 @@ def test_what_was_pulled_of_a_slot_that_has_gone_meanwhile_is_not_in_flight() ->
     assert line.in_flight.all() == line.got
 
 
+@pytest.mark.promise(3)
+@pytest.mark.parametrize("is_in_hand", [False, True])
+def test_a_slot_of_a_stream_is_given_up_where_its_own_leases_have_passed(is_in_hand: bool) -> None:
+    """What was lost would come again behind what is in hand: found by simulation."""
+    line = Line(slots=1)
+    line.publish(0, 1, 2)
+
+    def passes() -> None:
+        line.clock.advance(40_000)
+        if not is_in_hand:
+            line.in_flight.remove(line.in_flight.all())
+
+    line.run(passes)
+    assert line.bodies[:2] == [1, 2]
+    assert (line.epochs == {}) is is_in_hand
+
+
 @pytest.mark.parametrize("kind", ["stream", "ordered"])
 def test_a_slot_that_the_store_refuses_is_told_and_the_others_go_on(kind: str) -> None:
     line = Line(kind)

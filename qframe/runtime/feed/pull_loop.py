@@ -315,6 +315,8 @@ class PullLoop(Service):
         deliveries = pulled.deliveries
         self._planner.note(asks, pulled)
         self._flow.note(deliveries)
+        if passed := self._passed(pulled):
+            self._receiver.fenced(passed)
         if deliveries:
             self.idle = False
             if self._is_kept:
@@ -333,6 +335,15 @@ class PullLoop(Service):
         self._receiver.note_full([ask.slot for ask in asks], pulled.full)
         if self._context.events:
             self._emit(pulled)
+
+    def _passed(self, pulled: PullResult) -> list[int]:
+        """The slots of a stream in which its own leases have passed, and of which it has more.
+
+        What was lost would come again behind that; under a new epoch all comes in order.
+        """
+        if not pulled.lost or self._context.topic.has_subjects:
+            return []
+        return sorted({one.slot for one in pulled.deliveries if one.lost} & self._in_flight.slots())
 
     def _handle_kept(self) -> None:
         if (kept := self._receiver.kept()) is not None:
