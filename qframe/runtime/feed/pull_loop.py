@@ -339,7 +339,7 @@ class PullLoop(Service):
     def _passed(self, pulled: PullResult) -> list[int]:
         """The slots of a stream in which its own leases have passed, and of which it has more.
 
-        What was lost would come again behind that; under a new epoch all comes in order.
+        Lost messages would come again behind that; under a new epoch all come in order.
         """
         if not pulled.lost or self._context.topic.has_subjects:
             return []
