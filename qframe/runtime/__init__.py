@@ -25,6 +25,7 @@ One `Consumer` per handler, of four parts with a thread or more each, joined by 
 * The **pull loop** asks the store, in one call for all slots, for what fits. A slot whose answer
   was lost is *in doubt*: it is left out until what it may have handed out was revoked. So is one
   of which something that was given back has not reached the store: what is behind would pass it.
+  A stream's slot in which its own leases have passed it gives up, and takes anew.
 * `flow` says how much it may ask for: as many as are not too many in flight, as there are tokens in
   a `bucket` (the worker's own or `shared_bucket`), none while the consumer is paused or its
   `circuit` is open. Under a rate or a breaker it stands before the handler as well.
