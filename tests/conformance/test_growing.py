@@ -46,6 +46,8 @@ class Dying:
             return what
 
         def call(*args: Any, **options: Any) -> Any:
+            if name == "grow" and self._happens is not None:
+                return what(*args, **options)  # right before it nobody notices: reliability.md
             self._left -= 1
             if self._left < 0 and self._happens is None:
                 raise Killed

@@ -151,6 +151,7 @@ def press(event: str, facts: tuple) -> None:
         os.kill(os.getpid(), signal.SIGINT)
 
 
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's "&" leaves it ignored
 sys.addaudithook(press)
 qframe_ping.main()
 """,
