@@ -146,12 +146,16 @@ class Copying(Protocol):
 class Growing(Protocol):
     """Splitting slots in two while others use the topic: see "Growth" in `qframe.stores`."""
 
-    def grow(self, topic: Topic, following: Topic) -> bool:
+    def grow(self, topic: Topic, following: Topic, token: str = "") -> bool:
         """Notes that a topic has grown so far, in one step; False if it stands elsewhere by now.
 
         Args:
             topic: the topic as it was read; its growth is compared.
             following: the same topic, further grown.
+            token: under which the slots were opened that come into use by that, if some do.
+
+        Raises:
+            SlotsClosed: if one of these is not open under the token: another has discarded it.
         """
 
     def open_slot(

@@ -18,9 +18,9 @@
 A lease in the growth itself (`until_ms`) keeps two from doing that at once. If one is killed,
 another begins again with 2, since nothing of the two is in use before 7; if one was only thought
 dead, its token is worth nothing any more. Should it discard what the other has copied, the other is
-refused as well, and begins again. A message goes by the same basis as a producer would take
-(`codec.basis_of`). A basis of its own (`slot_basis=`) stands in its headers; where it does not,
-since it was published before that was so, the message goes to the first of the two.
+refused as well, at 7 at the latest, and begins again. A message goes by the same basis as a
+producer would take (`codec.basis_of`). A basis of its own (`slot_basis=`) stands in its headers;
+where it does not, since it was published before that was so, the message goes to the first.
 """
 
 from __future__ import annotations
@@ -140,8 +140,8 @@ class Doubling:
     def _leased(self, growth: Growth, now_ms: int) -> Growth:
         return growth._replace(until_ms=now_ms + self._lease_ms)
 
-    def _set(self, topic: Topic, following: Topic) -> Topic:
-        if not self._store.grow(topic, following):
+    def _set(self, topic: Topic, following: Topic, token: str = "") -> Topic:
+        if not self._store.grow(topic, following, token):
             raise _taken(topic)
         return following
 
@@ -161,7 +161,7 @@ class Doubling:
             topic = self._set(topic, topic.grown(topic.slots, topic.growth._replace(closing=True)))
         splitting = self._splitting(topic)
         topic = splitting.run()
-        following = self._set(topic, _after(topic))
+        following = self._set(topic, _after(topic), splitting.token)
         self._discard(following, splitting.slot)
         return following
 

@@ -51,7 +51,7 @@ class Splitting:
         self._owned = owned
         self._pause = pause
         self._renew = renew
-        self._token = secrets.token_hex(8)
+        self.token: str = secrets.token_hex(8)
         self.slot: int = topic.growth.first + topic.growth.split
         self._halves = topic.split_of(self.slot)
         self._first = 0
@@ -77,7 +77,7 @@ class Splitting:
         self._wait_until_unowned()
         store.close_slot(topic, self.slot)
         for half in self._halves:
-            store.open_slot(topic, half, self.slot, self._token, again=True)
+            store.open_slot(topic, half, self.slot, self.token, again=True)
         if not topic.has_subjects:
             while self._copy_log():
                 pass
@@ -116,7 +116,7 @@ class Splitting:
         for half in self._halves:
             while not self._store.discard(self._topic, half):
                 self._keep_lease()
-            self._store.open_slot(self._topic, half, self.slot, self._token)
+            self._store.open_slot(self._topic, half, self.slot, self.token)
 
     def _own(self, of_slots: Mapping[int, T]) -> T:
         """Returns what is told of the slot; refuses if another has split it meanwhile."""
@@ -210,7 +210,7 @@ class Splitting:
     ) -> None:
         for half in self._halves:
             self._store.remember(
-                self._topic, half, marks=marks, sequences=sequences, token=self._token
+                self._topic, half, marks=marks, sequences=sequences, token=self.token
             )
 
     def _pages(self, part: str, group: str) -> Iterator[list[Record]]:
@@ -255,7 +255,7 @@ class Splitting:
         return msgspec.structs.replace(record, slot=half, seq=seq, subject=subject)
 
     def _write(self, section: Section, records: Sequence[Record]) -> None:
-        self._store.restore(self._topic, section, records, token=self._token)
+        self._store.restore(self._topic, section, records, token=self.token)
 
     def _copy_group(self, group: str) -> None:
         """Copies what is queued and dead for a group, and how far it is."""
@@ -275,7 +275,7 @@ class Splitting:
             one = self._position(half, found, waiting + dead, acked, cancelled)
             acked, cancelled = acked - one.acked, cancelled - one.cancelled
             positions.append(one)
-        self._store.restore_positions(self._topic, group, positions, token=self._token)
+        self._store.restore_positions(self._topic, group, positions, token=self.token)
 
     def _position(
         self, half: int, found: Position, open_ones: int, acked: int, cancelled: int
@@ -308,4 +308,4 @@ class Splitting:
         for half in self._halves:
             if not self._topic.has_subjects:
                 head = self._first + len(self._offsets[half])
-            self._store.remember(self._topic, half, head=head, token=self._token)
+            self._store.remember(self._topic, half, head=head, token=self.token)

@@ -46,8 +46,6 @@ class Dying:
             return what
 
         def call(*args: Any, **options: Any) -> Any:
-            if name == "grow" and self._happens is not None:
-                return what(*args, **options)  # right before it nobody notices: reliability.md
             self._left -= 1
             if self._left < 0 and self._happens is None:
                 raise Killed
@@ -308,6 +306,8 @@ def test_whoever_was_thought_dead_writes_nothing_into_a_slot_that_another_fills(
     ):
         with pytest.raises(SlotsClosed):
             writes()
+    with pytest.raises(SlotsClosed):
+        bench.store.grow(topic, topic.grown(2, topic.growth._replace(split=1)), "second")
     after = grown(bench, topic, 4)
     with pytest.raises(SlotsClosed):
         bench.store.remember(after, half, marks={"n": 10**13}, token="second")
@@ -365,7 +365,7 @@ def test_whoever_was_thought_dead_begins_anew_at_any_call_of_another_and_nothing
     bench: Bench, kind: str
 ) -> None:
     refused = 0
-    for calls in range(3, 80, 6):
+    for calls in range(3, 80):
         topic = filled(bench, kind)
         before = places(bench.store, topic)
         first = Dying(bench.store, calls, partial(begin_anew, bench.store, topic))

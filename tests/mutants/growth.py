@@ -87,6 +87,20 @@ GROWTH: Final = [
         GROWING,
     ),
     Mutant(
+        "slots come into use whose copies another has discarded",
+        "stores/model/growing.py",
+        "        check_token(state, number, token, seen)\n",
+        "        pass\n",
+        GROWING,
+    ),
+    Mutant(
+        "slots come into use whose copies another has discarded, on Redis",
+        "stores/redis/scripts/use.lua",
+        "if opened ~= token and opened ~= used then\n",
+        "if false then\n",
+        "tests/conformance/test_growing.py -k 'redis and begins_anew'",
+    ),
+    Mutant(
         "a slot whose split is begun anew keeps no order",
         "stores/model/growing.py",
         "        if slot.closed and cursor is not None:\n",

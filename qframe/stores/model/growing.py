@@ -17,9 +17,9 @@ class ModelGrowing(ModelRole, Growing):
     """Slots that come and go under the lock."""
 
     @override
-    def grow(self, topic: Topic, following: Topic) -> bool:
+    def grow(self, topic: Topic, following: Topic, token: str = "") -> bool:
         with self._lock:
-            grown = grow(self._state(topic), topic, following)
+            grown = grow(self._state(topic), topic, following, token)
         self._ring(topic)
         return grown
 
@@ -53,13 +53,16 @@ class ModelGrowing(ModelRole, Growing):
         return state
 
 
-def grow(state: TopicState, seen: Topic, following: Topic) -> bool:
+def grow(state: TopicState, seen: Topic, following: Topic, token: str) -> bool:
     """Notes how far a topic has grown, unless that has changed."""
     known = state.topic
     if (known.slots, known.growth) != (seen.slots, seen.growth):
         return False
+    new = set(following.all_slots) - set(known.all_slots)
+    for number in new:
+        check_token(state, number, token, seen)
     state.topic = known.grown(following.slots, following.growth)
-    for number in set(state.topic.all_slots) - set(known.all_slots):
+    for number in new:
         marks = state.slots[number].marks
         for mark in [mark for mark in marks if mark.startswith(OPEN)]:
             del marks[mark]

@@ -86,8 +86,9 @@ driver raises as `Refused`, after the replies of the other slots. Publishing pas
 done so far. The owner of a slot is fenced by the epoch of its cursors, which stay when all else of
 a slot is discarded; so nothing that a worker does often looks at `closed`. Slot 0 keeps the list of
 groups, and what stands there alone, when it is split: `enlist` then decides in place of
-`subscribe`. A slot that is made is written under a token, which `grow` removes before the slot
-comes into use, since the two steps touch keys of two servers.
+`subscribe`. A slot that is made is written under a token. Before `grow` puts it into use, which
+touches keys of another server, `use` changes the token into a mark that nobody writes by, and
+refuses where the token is gone.
 
 Failures. A call that a server refused undone is tried again for a few seconds (`drivers/redis.py`).
 A reply that never came is told as `AnswerLost`; then publishing is repeated by its marks, settling

@@ -15,8 +15,8 @@ class RedisGrowing(RedisRole, Growing):
     """The growth of a topic beside its declaration, and a key of a slot that says it is closed."""
 
     @override
-    def grow(self, topic: Topic, following: Topic) -> bool:
-        done = self._call(topic, grow, self.namespace, topic, following)
+    def grow(self, topic: Topic, following: Topic, token: str = "") -> bool:
+        done = self._call_once(topic, grow, self.namespace, topic, following, token)
         self._read_anew(topic)
         return done
 
@@ -35,7 +35,9 @@ class RedisGrowing(RedisRole, Growing):
         return self._call_once(topic, discard, slot, limit, topic.growth.until_ms)
 
 
-def grow(redis: Redis, keys: SlotKeys, namespace: str, topic: Topic, following: Topic) -> bool:
+def grow(
+    redis: Redis, keys: SlotKeys, namespace: str, topic: Topic, following: Topic, token: str
+) -> bool:
     """Notes how far a topic has grown, if it stands as it was read.
 
     Before slots come into use, nobody may write there any more by a token, open or discard them;
@@ -48,10 +50,15 @@ def grow(redis: Redis, keys: SlotKeys, namespace: str, topic: Topic, following: 
         if not stored.startswith(f"{identity_of(topic)} ".encode()):
             return False
         halves = topic.split_of(before.first + before.split)
-        used = f"={before.until_ms}"
-        redis.ask_many([(keys.key(slot, "opened"), "SET", used) for slot in halves])
+        for slot in halves:
+            use(redis, keys, slot, token, before.until_ms)
     words = (topic.name, identity_of(topic), identity_of(following))
     return bool(redis.one(Call(of("grow"), key, words)))
+
+
+def use(redis: Redis, keys: SlotKeys, slot: int, token: str, until_ms: int) -> None:
+    """Has a slot be in use that was opened under a token, as far as its own keys say."""
+    redis.one(keys.call("use", slot, token, until_ms))
 
 
 def open_slot(redis: Redis, keys: SlotKeys, slot: int, like: int, token: str, again: bool) -> None:

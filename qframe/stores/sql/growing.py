@@ -92,8 +92,8 @@ class SqlGrowing(SqlRole, Growing):
     """Slots that come and go as rows."""
 
     @override
-    def grow(self, topic: Topic, following: Topic) -> bool:
-        done = self._write_at_once(topic, grow, topic, following)
+    def grow(self, topic: Topic, following: Topic, token: str = "") -> bool:
+        done = self._write_at_once(topic, grow, topic, following, token)
         self._declared(topic.name)
         return done
 
@@ -112,7 +112,9 @@ class SqlGrowing(SqlRole, Growing):
         return self._write_at_once(topic, discard, slot, limit)
 
 
-def grow(transaction: Transaction, ref: TopicRef, seen: Topic, following: Topic) -> bool:
+def grow(
+    transaction: Transaction, ref: TopicRef, seen: Topic, following: Topic, token: str
+) -> bool:
     """Notes how far a topic has grown, unless that has changed; new slots are in use from then."""
     lock_topic(transaction, ref)
     known = stored(transaction, ref).topic
@@ -121,6 +123,8 @@ def grow(transaction: Transaction, ref: TopicRef, seen: Topic, following: Topic)
     new = sorted(set(following.all_slots) - set(known.all_slots))
     gone = sorted(set(known.all_slots) - set(following.all_slots))
     lock_slots(transaction, ref, new)
+    for slot in new:
+        check_token(transaction, ref, slot, token)
     transaction.run_many(_NO_TOKENS, [(ref.slot_number(slot), *_TOKENS) for slot in new])
     # The sum of the heads is what bells look at where no word goes round.
     transaction.run_many(arrivals.SET_HEAD, [(_closed_head(0), ref.slot_number(s)) for s in gone])
