@@ -150,12 +150,13 @@ def why_not_json(text: bytes, error: Exception) -> str:
 
 
 def encode_headers(
-    headers: Mapping[str, str] | None, tags: Iterable[str] | None, raw: bool
+    headers: Mapping[str, str] | None, tags: Iterable[str] | None, raw: bool, max_body: int
 ) -> dict[str, str] | None:
     """The headers as stored: the user's, and ours for tags and raw bodies; None where empty.
 
     Raises:
-        BadOption: if a header or a tag is no text that UTF-8 can hold, or takes a name of ours.
+        BadOption: if a header or a tag is no text that UTF-8 can hold, or takes a name of ours, or
+            all together are larger than `max_body` bytes.
     """
     if not headers and not tags and not raw:
         return None
@@ -183,6 +184,12 @@ def encode_headers(
             if not is_encodable(tag):
                 raise BadOption("tag", tag, *_SURROGATE)
         stored[TAGS_HEADER] = ",".join(listed)
+    size = sum(len(name.encode()) + len(value.encode()) for name, value in stored.items())
+    if size > max_body:
+        raise BadOption(
+            "headers", f"of {size} bytes", f"with tags, they are larger than max_body, {max_body}",
+            "put less into them, or raise max_body",
+        )  # fmt: skip
     if raw:
         stored[TYPE_HEADER] = RAW
     return stored

@@ -42,7 +42,7 @@ def checked_content(
             raise BadOption(name, value, "they are replaced with the body", "give body= as well")
         return None
     encoded, raw = encode_body(body, max_body)
-    return Content(encoded, encode_headers(headers, tags, raw))
+    return Content(encoded, encode_headers(headers, tags, raw, max_body))
 
 
 def edit_timer(

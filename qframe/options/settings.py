@@ -63,7 +63,9 @@ class Settings(CheckedOptions):
         "Name of this process for broadcast consumers; the host's name if empty.",
     ] = ""
     max_body: Annotated[
-        int, whole(1, 2**30, written=True), "The largest body of a message, in bytes."
+        int,
+        whole(1, 2**30, written=True),
+        "The largest body of a message, and its largest headers, in bytes.",
     ] = 262_144
     publish_batch: Annotated[
         int, whole(1, 10_000, written=True), "The most messages per call to the store."

@@ -10,7 +10,7 @@ from qframe.errors import BadTopic, UnknownTopic
 from qframe.forks import Forks
 from qframe.options.consumer import ConsumerOptions
 from qframe.stores.base import SubscribingStore
-from qframe.topic import Topic, checked_name
+from qframe.topic import INTERNAL, Topic, checked_name, is_internal
 
 
 class OwnConsumer(Protocol):
@@ -70,10 +70,16 @@ class TopicCatalog:
         """Makes a topic known to the store, once; returns it, as far as it has grown.
 
         Raises:
+            BadTopic: if it is not a topic, or its name is one that qframe keeps for itself.
             TopicMismatch: if it was declared with another kind, or has never had so many slots.
         """
         if not isinstance(topic, Topic):
             raise BadTopic("topic", topic, "it is not a Topic", 'use Topic("name", kind="stream")')
+        if is_internal(topic.name):
+            raise BadTopic(
+                "topic name", topic.name, f"names that begin with {INTERNAL} are qframe's own",
+                "use another name",
+            )  # fmt: skip
         with self._guard:
             if self._given.get(topic.name) != topic:
                 self._remember(self._store.declare(topic))

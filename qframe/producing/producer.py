@@ -280,7 +280,7 @@ def entry_of(topic: Topic, item: Outgoing, made_up: str, mark: str, max_body: in
         checked_key(key)
     headers = None
     if raw or item.headers is not None or item.tags is not None:
-        headers = encode_headers(item.headers, item.tags, raw)
+        headers = encode_headers(item.headers, item.tags, raw, max_body)
     basis = body if key is None else key.encode()
     if item.id is not None:
         made_up = mark = checked_id(item.id)

@@ -144,7 +144,7 @@ def checked_template(
         raise BadBody("body", body, "a schedule keeps JSON, and these are bytes",
                       "use a text, or what JSON can hold")  # fmt: skip
     tags = tuple(tags or ())
-    encode_headers(headers, tags, raw=False)
+    encode_headers(headers, tags, raw=False, max_body=max_body)
     return Template(
         topic=topic, key=None if key is None else checked_key(key),
         body=None if body is None else decode_body(encoded, None),

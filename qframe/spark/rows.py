@@ -119,7 +119,7 @@ class EntryBuilder:
         maps = [None] * count if given is None else given.to_pylist()
         lists = [None] * count if tags is None else tags.to_pylist()
         return [
-            encode_headers(dict(pairs) if pairs else None, some, raw)
+            encode_headers(dict(pairs) if pairs else None, some, raw, self._options.max_body)
             for pairs, some in zip(maps, lists, strict=True)
         ]
 

@@ -11,7 +11,7 @@ from typing import Any, Final, Self, Unpack
 from qframe.app.qframe import QFrame
 from qframe.app.registry import REGISTRY
 from qframe.clock import SYSTEM_CLOCK
-from qframe.errors import BadOption, NeverIdle
+from qframe.errors import BadOption, NeverIdle, UnknownTopic
 from qframe.outcomes import Outcome, Published
 from qframe.producing.outgoing import MessageOptions
 from qframe.retry import checked_times
@@ -261,7 +261,7 @@ class Harness:
 
     def published(self, topic: Topic | str) -> list[Publication]:
         """Everything that was published into a topic, in order; duplicates too."""
-        name = _name(topic)
+        name = self._found(topic).name
         return [each for each in self._journal.publications if each.topic == name]
 
     def dead(self, topic: Topic | str, group: str) -> list[Standing]:
@@ -348,8 +348,8 @@ class Harness:
             return self._wiring.found(topic)
         found = self._store.topic(_name(topic))
         if found is None:
-            self._wired()
-        return found  # type: ignore[return-value] # if there is none, that has raised
+            raise UnknownTopic(_name(topic))
+        return found
 
     def _take_over(self) -> None:
         """Starts the next worker if it is time; the one that is there looks for consumers."""

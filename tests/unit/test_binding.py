@@ -30,7 +30,7 @@ class Line:
 
 
 def message(body: bytes, raw: bool = False) -> Attempt:
-    headers = encode_headers(None, None, raw)
+    headers = encode_headers(None, None, raw, max_body=1000)
     return Attempt(Delivery("m1", "k", headers, body, 1000, 3, None, 7, "r", 2), Line())
 
 

@@ -118,7 +118,7 @@ def test_bytes_are_stored_as_they_are_and_known_by_their_header(body: bytes) -> 
     for given_body in (body, bytearray(body), memoryview(body)):
         encoded, raw = encode_body(given_body, LARGE)
         assert (encoded, type(encoded), raw) == (body, bytes, True)
-    headers = encode_headers(None, None, raw=True)
+    headers = encode_headers(None, None, raw=True, max_body=1000)
     assert headers == {TYPE_HEADER: RAW}
     assert decode_body(body, headers) == body
 
@@ -173,15 +173,15 @@ def test_a_stored_body_that_is_no_json_is_told_as_such() -> None:
 
 
 def test_without_anything_there_are_no_headers() -> None:
-    assert encode_headers(None, None, raw=False) is None
-    assert encode_headers({}, [], raw=False) is None
+    assert encode_headers(None, None, raw=False, max_body=1000) is None
+    assert encode_headers({}, [], raw=False, max_body=1000) is None
 
 
 @given(headers=user_headers, tags=tag_lists, raw=st.booleans())
 def test_headers_and_tags_come_back_and_only_ours_are_added(
     headers: dict[str, str], tags: list[str], raw: bool
 ) -> None:
-    stored = encode_headers(headers, tags, raw) or {}
+    stored = encode_headers(headers, tags, raw, max_body=1000) or {}
     assert tags_of(stored) == tuple(tags)
     ours = {name: value for name, value in stored.items() if name.startswith("qf-")}
     assert {name: stored[name] for name in stored.keys() - ours.keys()} == headers
@@ -189,7 +189,7 @@ def test_headers_and_tags_come_back_and_only_ours_are_added(
 
 
 def test_tags_may_be_given_one_by_one() -> None:
-    assert encode_headers(None, (tag for tag in ("a", "b")), raw=False) == {TAGS_HEADER: "a,b"}
+    assert encode_headers(None, (tag for tag in ("a", "b")), False, 1000) == {TAGS_HEADER: "a,b"}
 
 
 def test_a_message_without_tags_has_none() -> None:
@@ -208,11 +208,13 @@ def test_a_message_without_tags_has_none() -> None:
         (None, ["a,b"], "tag"),
         (None, [""], "tag"),
         (None, [1], "tag"),
+        ({"n": "x" * 999}, ["a"], "headers"),
+        (None, ["é" * 500], "headers"),
     ],
 )
 def test_a_wrong_header_or_tag_is_refused(headers: Any, tags: Any, what: str) -> None:
     with pytest.raises(BadOption) as caught:
-        encode_headers(headers, tags, raw=False)
+        encode_headers(headers, tags, raw=False, max_body=1000)
     assert caught.value.what == what
 
 

@@ -370,6 +370,17 @@ def test_a_topic_that_consumers_know_by_name_is_declared_for_the_harness(app: QF
         assert harness.run_until_idle().acked == 1
 
 
+def test_nothing_was_published_into_a_topic_whose_name_is_misspelt_fails(app: QFrame) -> None:
+    with Harness(app, topics=[ORDERS]) as harness:
+        harness.assert_published("orders")
+        harness.assert_published(Topic("bills"))
+        with pytest.raises(UnknownTopic, match="ordres"):
+            harness.assert_published("ordres")
+    harness.assert_published("orders")
+    with pytest.raises(UnknownTopic, match="ordres"):
+        harness.assert_published("ordres")
+
+
 def test_the_default_app_is_the_one_that_is_tested_by_default(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -16,13 +16,13 @@ from qframe.options.consumer import consumer_options
 from qframe.runtime.order.tag_filter import TagFilter
 from qframe.tags import tags_wanted
 
-WANTED = encode_headers(None, ["wanted"], raw=False)
+WANTED = encode_headers(None, ["wanted"], raw=False, max_body=1000)
 
 
 def matches(tags: Any, *published: str) -> bool:
     wanted = tags_wanted(tags)
     assert wanted is not None
-    return wanted.matches(encode_headers({"other": "vip"}, published, raw=False))
+    return wanted.matches(encode_headers({"other": "vip"}, published, raw=False, max_body=1000))
 
 
 @pytest.mark.parametrize(

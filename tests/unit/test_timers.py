@@ -42,7 +42,7 @@ class Direct:
         entry = Entry(
             found.slot_of(key.encode() if key else encoded),
             subject_of(found, key, encoded, message_id), message_id, message_id, key,
-            encode_headers(headers, tags, raw), encoded, None, delay_ms, at_ms,
+            encode_headers(headers, tags, raw, max_body=1000), encoded, None, delay_ms, at_ms,
         )  # fmt: skip
         (outcome,) = self.store.publish(found, [entry])
         return Published(entry.id, outcome)

@@ -214,6 +214,17 @@ def test_a_topic_nobody_has_declared_is_refused_with_how_to_declare_it(app: QFra
     assert app.store.topic("orders") is None
 
 
+def test_a_topic_with_a_name_of_qframes_own_is_refused(app: QFrame) -> None:
+    for act in (
+        lambda topic: app.declare(topic),
+        lambda topic: app.publish(topic, 1),
+        lambda topic: app.publish_many(topic, [1]),
+    ):
+        with pytest.raises(BadTopic, match=r"'qframe\.mine'.* are qframe's own; use another name"):
+            act(Topic("qframe.mine"))
+    assert app.store.topic("qframe.mine") is None
+
+
 def test_a_topic_declared_otherwise_is_refused_and_stays_as_it_was(app: QFrame) -> None:
     with pytest.raises(TopicMismatch, match="declared with kind=ordered, and now with kind=delay"):
         app.publish(Topic("ordered", kind="delay", slots=4), 1)
