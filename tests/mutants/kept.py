@@ -9,10 +9,11 @@ from mutants.guards import GUARDS
 from mutants.mutant import Mutant
 from mutants.parts import PARTS
 from mutants.runtime import RUNTIME
+from mutants.schedules import SCHEDULES
 from mutants.standing import STANDING
 from mutants.stores import STORES
 from mutants.survived import SURVIVED
 
 KEPT: Final[list[Mutant]] = [
-    *RUNTIME, *STORES, *SURVIVED, *GUARDS, *PARTS, *GROWTH, *STANDING,
+    *RUNTIME, *STORES, *SURVIVED, *GUARDS, *PARTS, *GROWTH, *STANDING, *SCHEDULES,
 ]  # fmt: skip

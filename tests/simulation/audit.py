@@ -102,7 +102,8 @@ class Audit:
             self._since = now
         unrelayed = self._world.outbox.left() if self._world.outbox is not None else []
         grows = self._world.grown.growth.target > 0
-        if not (self._left() or unrelayed or grows) and self._are_shared():
+        late = self._world.schedules.late() if self._world.schedules is not None else []
+        if not (self._left() or unrelayed or grows or late) and self._are_shared():
             self._world.log("end", "all is done")
             self._go_to(self._await_dead)
             self._begin_dead()
@@ -119,7 +120,8 @@ class Audit:
                     for each in self._left()]  # fmt: skip
             raise Broken(
                 f"{bound_s:g} s after the last fault these (group, slot, todo, doing, waiting) "
-                f"are left, or nobody's: {left}; in the outbox: {unrelayed}; grows: {grows}"
+                f"are left, or nobody's: {left}; in the outbox: {unrelayed}; grows: {grows}; "
+                f"late: {late}"
             )
 
     def _are_held(self) -> bool:

@@ -68,7 +68,10 @@ class Faults:
         if number >= 0:
             return found
         growth = self._world.growth
-        return [*found, self._world.users, *(growth.connections if growth is not None else ())]
+        schedules = self._world.schedules
+        operators = [] if schedules is None else [schedules.connection]
+        movers = growth.connections if growth is not None else ()
+        return [*found, self._world.users, *movers, *operators]
 
     def _operate(self, fault: Fault) -> None:
         """What an operator does, straight at the store, who is told where a slot is closed."""

@@ -30,6 +30,8 @@ RELAYED: Final = 0.1
 """The share of plans some of whose messages go through an outbox."""
 GROWN: Final = 0.1
 """The share of plans in which the topic's slots are doubled."""
+SCHEDULED: Final = 0.1
+"""The share of plans with schedules, which the workers lead."""
 STANDING: Final = 0.5
 """The share of plans in which pulls of idle workers stand in the store."""
 WINDOW_S: Final = 5.0
@@ -96,6 +98,27 @@ class GrowthPlan(msgspec.Struct, frozen=True):
     lasts_s: float
 
 
+class ScheduleChange(msgspec.Struct, frozen=True):
+    """What an operator does with a schedule.
+
+    It is "paused", or "deleted", for `lasts_s`, "retimed" to tick every `every_s`, or "rewritten":
+    it gets another body.
+    """
+
+    schedule: int
+    what: str
+    at_s: float
+    lasts_s: float
+    every_s: int
+
+
+class SchedulesPlan(msgspec.Struct, frozen=True):
+    """Schedules: how often each ticks, and what becomes of them; workers declare the first."""
+
+    every_s: tuple[int, ...]
+    changes: tuple[ScheduleChange, ...]
+
+
 class Plan(msgspec.Struct, frozen=True):
     """A whole run."""
 
@@ -117,6 +140,7 @@ class Plan(msgspec.Struct, frozen=True):
     is_pulled: bool = False
     outbox: OutboxPlan | None = None
     growth: GrowthPlan | None = None
+    schedules: SchedulesPlan | None = None
     stands: bool = False
 
     @property
@@ -174,6 +198,9 @@ def drawn(seed: int | str) -> Plan:
     draw = Random(f"{seed}/growth")
     if draw.random() < GROWN:
         plan = structs.replace(plan, growth=_growth(draw, plan))
+    draw = Random(f"{seed}/schedules")
+    if draw.random() < SCHEDULED:
+        plan = structs.replace(plan, schedules=_schedules(draw))
     draw = Random(f"{seed}/late replies")
     if draw.random() < STANDING:
         plan = structs.replace(plan, stands=True)
@@ -185,6 +212,17 @@ def _growth(draw: Random, plan: Plan) -> GrowthPlan:
     times = draw.choices([2, 4], [3, 1])[0] if plan.slots < 4 else 2
     after_s = draw.uniform(0, 6) if draw.random() < 0.8 else 0.0
     return GrowthPlan(draw.uniform(0.5, 6), plan.slots * times, ends, after_s, draw.uniform(1, 12))
+
+
+def _schedules(draw: Random) -> SchedulesPlan:
+    every_s = tuple(draw.choice([1, 1, 2, 3]) for _ in range(draw.randrange(1, 4)))
+    changes = []
+    for _ in range(draw.randrange(12)):
+        number = draw.randrange(len(every_s))
+        what = draw.choice(["paused", "deleted", "retimed", "rewritten"]) if number else "paused"
+        at_s, lasts_s = draw.uniform(0, SPAN_S), draw.uniform(0.05, 4)
+        changes.append(ScheduleChange(number, what, at_s, lasts_s, draw.choice([1, 2, 3])))
+    return SchedulesPlan(every_s, tuple(sorted(changes, key=lambda change: change.at_s)))
 
 
 def _outbox(draw: Random, plan: Plan) -> OutboxPlan:

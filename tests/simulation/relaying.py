@@ -138,7 +138,7 @@ class SimulatedOutbox:
 
     # Its relays.
 
-    def relays_of(self, worker: SimulatedWorker, fail: Callable[..., None]) -> list[Relay]:
+    def relay_of(self, worker: SimulatedWorker, fail: Callable[..., None]) -> Relay:
         """The relay of a worker that begins."""
         outbox, _ = self._outbox_of(worker.process)
         store: Any = worker.connection
@@ -152,7 +152,7 @@ class SimulatedOutbox:
             outbox, store=store, producer=producer, catalog=catalog,
             coordinator=worker.coordinator, events=worker.events, clock=clock, on_failure=fail,
         )  # fmt: skip
-        return [relay]
+        return relay
 
     def _outbox_of(self, process: Process) -> tuple[Outbox, Engine]:
         name = process.name

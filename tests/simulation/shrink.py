@@ -77,6 +77,11 @@ def _smaller(plan: Plan) -> Iterator[Plan]:
     if plan.growth is not None:
         yield structs.replace(plan, growth=None)
         yield structs.replace(plan, growth=structs.replace(plan.growth, ends="is done"))
+    if plan.schedules is not None:
+        yield structs.replace(plan, schedules=None)
+        for number in range(len(plan.schedules.changes)):
+            changes = plan.schedules.changes[:number] + plan.schedules.changes[number + 1 :]
+            yield structs.replace(plan, schedules=structs.replace(plan.schedules, changes=changes))
     if plan.stands:
         yield structs.replace(plan, stands=False)
     if plan.threads > 1:

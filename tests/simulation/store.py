@@ -9,6 +9,7 @@ from typing import Any
 
 from qframe.errors import AnswerLost, SlotsAway, StoreUnavailable
 from qframe.outcomes import Settled
+from qframe.schedules.records import TOPIC as SCHEDULES
 from qframe.stores.model import inspect
 from qframe.stores.model.store import ModelStore
 from qframe.stores.redis.pull import LOOK_AGAIN_MS
@@ -34,6 +35,8 @@ SLOW_S = 0.1
 LATE_S = 3.0
 HALF_OPEN_S = 8.0
 """Within so long a worker of a harsh plan notices that its bell's connection is broken."""
+TICKS = "ticks"
+"""The topic of what schedules publish."""
 PATIENCE_S = 1.0
 """After so long a client gives a call up."""
 
@@ -50,9 +53,15 @@ class SimulatedServer(ModelStore):
         self.ledger = ledger
         self.rung: list[SimulatedBell] = []
         self.roster_rung: list[SimulatedBell] = []
+        self.on_ticks: Callable[..., None] = lambda *_: None
         self._group_at: dict[str, str] | None = {} if stands else None
 
     def publish(self, topic: Topic, entries: Any) -> Any:
+        if topic.name in (TICKS, SCHEDULES.name):
+            outcomes = super().publish(topic, entries)
+            if topic.name == TICKS:
+                self.on_ticks(entries, outcomes, self.now_ms())
+            return outcomes
         try:
             outcomes = super().publish(topic, entries)
         except SlotsClosed as error:
@@ -111,6 +120,8 @@ class SimulatedServer(ModelStore):
         return is_open and cursor.receipt == delivery.receipt
 
     def _ring(self, topic: Topic, slots: Iterable[int] | None = None) -> None:
+        if topic.name in (TICKS, SCHEDULES.name):
+            return  # nobody pulls from there
         state = self._state(topic)
         if self._group_at is not None:
             slots = [n for n in (state.slots if slots is None else slots) if state.slots[n].asleep]

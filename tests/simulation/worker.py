@@ -14,7 +14,6 @@ from qframe.idempotency.base import Scope
 from qframe.options.batch import Batch
 from qframe.options.consumer import ConsumerOptions, OnDead, consumer_options
 from qframe.options.flow import Breaker, RateLimit
-from qframe.outbox.relay import Relay
 from qframe.retry import Backoff, NeedRetry, Reject
 from qframe.runtime.consume.consumer import Consumer
 from qframe.runtime.consume.varieties import executor_of, policy_of
@@ -22,7 +21,7 @@ from qframe.runtime.handler.spec import ConsumerSpec
 from qframe.runtime.process.live_settings import SettingsPoller
 from qframe.runtime.process.reporter import Reporter
 from qframe.runtime.process.sweeper import Sweeper
-from qframe.runtime.process.worker import Worker
+from qframe.runtime.process.worker import Background, Worker
 from qframe.topic import Topic
 from simulation.database import SimulatedChecker
 from simulation.ledger import Call, Ledger
@@ -61,7 +60,7 @@ def options_of(plan: Plan, on_dead: OnDead) -> ConsumerOptions:
 
 
 OnFailure = Callable[[str, BaseException], None]
-RelayMaker = Callable[["SimulatedWorker", OnFailure], list[Relay]]
+BackgroundMaker = Callable[["SimulatedWorker", OnFailure], list[Background]]
 
 
 class SimulatedWorker:
@@ -77,14 +76,15 @@ class SimulatedWorker:
         ledger: hears of each call of a handler.
         rate: of its clock.
         on_end: called when it has ended by itself.
-        make_relays: makes what it has of relays.
+        make_background: makes what it has beside its consumers.
+        swept: the topics that its sweeper looks after.
     """
 
     def __init__(
         self, name: str, *, plan: Plan, topic: Topic, options: ConsumerOptions,
         server: SimulatedServer, scheduler: Scheduler, ledger: Ledger, rate: float,
         checker: SimulatedChecker | None, on_end: Callable[[], None], log: Callable[..., None],
-        events: Events, make_relays: RelayMaker,
+        events: Events, make_background: BackgroundMaker, swept: list[Topic],
     ) -> None:  # fmt: skip
         self.process = Process(name, scheduler, rate)
         self.plan = plan
@@ -101,8 +101,9 @@ class SimulatedWorker:
         self._on_end = on_end
         self._log = log
         self.events = events
-        self._make_relays = make_relays
-        self.relays: list[Relay] = []
+        self._make_background = make_background
+        self._swept = swept
+        self.background: list[Background] = []
         self._loops: list[PullLoops] = []
         self.worker: Worker | None = None
         self.is_ready = False
@@ -118,7 +119,7 @@ class SimulatedWorker:
             for part in (one.pull_loop, one.settler, one.renewal)
         ]
         if self.worker is not None:
-            found += [self.worker._settings_poller, self.worker._sweeper, *self.relays]
+            found += [self.worker._settings_poller, self.worker._sweeper, *self.background]
         return found
 
     @property
@@ -159,10 +160,10 @@ class SimulatedWorker:
             self.process.name,
             make_consumers=self._make_consumers,
             make_sweeper=lambda fail: Sweeper(
-                topics=[self._topic], store=store, on_failure=_unless_killed(fail),
+                topics=self._swept, store=store, on_failure=_unless_killed(fail),
                 owned=lambda topic, group: self.coordinator.roster(topic, group).owners,
             ),
-            make_settings_poller=self._make_settings_poller, make_background=self._make_background,
+            make_settings_poller=self._make_settings_poller, make_background=self._begin_background,
             grace_s=self.plan.grace_s, events=self.events, clock=clock,
         )  # fmt: skip
         if self.is_stopping:  # told so before it was there to hear it
@@ -206,9 +207,9 @@ class SimulatedWorker:
             events=self.events, on_failure=_unless_killed(fail),
         )  # fmt: skip
 
-    def _make_background(self, fail: OnFailure) -> list[Relay]:
-        self.relays = self._make_relays(self, _unless_killed(fail))
-        return self.relays
+    def _begin_background(self, fail: OnFailure) -> list[Background]:
+        self.background = self._make_background(self, _unless_killed(fail))
+        return self.background
 
     def _make_consumers(self, fail: OnFailure) -> list[Consumer]:
         store: Any = self.connection

@@ -9,6 +9,8 @@ from qframe.errors import PublishUnknown, StoreUnavailable
 from qframe.events import Events
 from qframe.message import Delivery
 from qframe.producing.producer import Producer
+from qframe.runtime.process.worker import Background
+from qframe.schedules.records import TOPIC as SCHEDULES
 from qframe.stores.types import SlotsClosed
 from qframe.topic import Topic
 from simulation.audit import LOOK_EVERY_S, Audit
@@ -19,9 +21,10 @@ from simulation.ledger import Broken, Ledger
 from simulation.plan import Fault, Plan, Sending
 from simulation.relaying import SimulatedOutbox
 from simulation.scheduler import Process, Scheduler
+from simulation.scheduling import SimulatedSchedules
 from simulation.store import HALF_OPEN_S, Connection, SimulatedServer
 from simulation.threads import begin
-from simulation.worker import SimulatedWorker, options_of
+from simulation.worker import OnFailure, SimulatedWorker, options_of
 
 RESTART_S = 0.4
 LATE_S = 6.0
@@ -63,6 +66,9 @@ class World:
         self.tells = tells
         self.outbox = SimulatedOutbox(self) if plan.outbox is not None else None
         self.growth = SimulatedGrowth(self) if plan.growth is not None else None
+        self.schedules = SimulatedSchedules(self) if plan.schedules is not None else None
+        if self.schedules is not None:
+            self.server.on_ticks = self.schedules.stored
         faults = plan.faults if plan.outbox is None else plan.faults + plan.outbox.faults
         self.faults_until = max(
             (one.at_s + one.lasts_s + self._lasting_s(one) for one in faults), default=0.0
@@ -118,6 +124,8 @@ class World:
             scheduler.spawn(self.machine, partial(self._publish, producer, mine), "user")
         if self.growth is not None:
             self.growth.begin()
+        if self.schedules is not None:
+            self.schedules.begin()
         faults = Faults(self)
         if self.outbox is not None:
             self.outbox.go_wrong()
@@ -171,9 +179,18 @@ class World:
             server=self.server, scheduler=self.scheduler, ledger=self.ledger,
             rate=self.plan.rates[number], checker=self.checker,
             on_end=lambda: self.ended(number), log=self.log, events=self._events(number),
-            make_relays=self.outbox.relays_of if self.outbox else lambda *_: [],
+            make_background=self._background,
+            swept=[self.grown] if self.schedules is None else [self.grown, SCHEDULES],
         )  # fmt: skip
         self.log(f"w{number}.{self.starts}", "starts")
+
+    def _background(self, worker: SimulatedWorker, fail: OnFailure) -> list[Background]:
+        found: list[Background] = []
+        if self.outbox is not None:
+            found.append(self.outbox.relay_of(worker, fail))
+        if self.schedules is not None:
+            found.append(self.schedules.leader_of(worker, fail))
+        return found
 
     def _events(self, number: int) -> Events:
         events = Events()
