@@ -185,11 +185,16 @@ class Schedules:
         Raises:
             BadOption: if there is none of this name.
         """
+        found = False
 
-        def deleted(schedule: Schedule) -> Schedule:
-            return msgspec.structs.replace(schedule.with_progress(held=[]), deleted=True)
+        def deleted(old: Schedule | None) -> Schedule:
+            nonlocal found
+            if old is None or (old.deleted and not found):
+                raise _unknown(name)
+            found = True  # where it is gone at a second look, the reply to its end was lost
+            return msgspec.structs.replace(old.with_progress(held=[]), deleted=True)
 
-        return self._change("delete", name, by, deleted)
+        return self._changed("delete", checked_schedule_name(name), by, deleted)
 
     def run_now(self, name: str, *, by: str = "") -> Published:
         """Publishes its message once, now, whether it is paused or not; its ticks stay as they are.
@@ -349,12 +354,16 @@ class Schedules:
     def _changed(
         self, verb: str, name: str, by: str, how: Callable[[Schedule | None], Schedule]
     ) -> Schedule:
-        """Changes what is there, as often as somebody else is faster."""
+        """Changes what is there, as often as somebody else is faster, or a reply is lost."""
+        tried = False
         while True:
             old = self._records.read(name)
             wanted = how(old)
             if old is not None and _same(old, wanted):
+                if tried:
+                    self._told(verb, old, by)
                 return old
+            tried = True
             now_ms = self._store.now_ms(TOPIC)
             wanted = msgspec.structs.replace(wanted, changed_ms=now_ms, changed_by=by)
             [written] = self._records.write([with_due(wanted, now_ms)], now_ms)

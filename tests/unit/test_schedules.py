@@ -5,12 +5,13 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 import pytest
 
 from qframe.clock import VirtualClock
-from qframe.errors import BadInput, BadOption, UnknownTopic
+from qframe.errors import AnswerLost, BadInput, BadOption, UnknownTopic
 from qframe.events import Events
 from qframe.producing.catalog import TopicCatalog
 from qframe.producing.producer import Producer
@@ -29,9 +30,9 @@ ORDERS = Topic("orders", kind="ordered", slots=4)
 class Scene:
     """A store in memory, `app.schedules`, and one leader after the other."""
 
-    def __init__(self, begin: datetime = BEGIN) -> None:
+    def __init__(self, begin: datetime = BEGIN, make_store: type[ModelStore] = ModelStore) -> None:
         self.clock = VirtualClock(round(begin.timestamp() * 1000))
-        self.store = ModelStore(namespace="n", clock=self.clock)
+        self.store = make_store(namespace="n", clock=self.clock)
         self.events = Events()
         self.told: list[tuple[str, dict[str, Any]]] = []
         self.events.listen(lambda name, facts: self.told.append((name, facts)))
@@ -448,3 +449,33 @@ def test_a_thousand_leaders_killed_anywhere_leave_one_message_for_each_tick() ->
     assert len(jittered) == len(set(jittered)) == progress.fired
     assert progress.missed == scene.of("minutes").progress.missed == 0
     assert scene.of("minutes").progress.fired == minutes
+
+
+class Losing(ModelStore):
+    """A store that does what it is asked, and of which one reply is lost."""
+
+    loses = False
+
+    def publish(self, topic: Topic, entries: Any) -> Any:
+        outcomes = super().publish(topic, entries)
+        if self.loses:
+            self.loses = False
+            raise AnswerLost(self.url, "no reply")
+        return outcomes
+
+
+@pytest.mark.parametrize("verb", ["pause", "delete", "put"])
+def test_a_change_whose_reply_is_lost_is_done_and_told_once(verb: str) -> None:
+    scene = Scene(make_store=Losing)
+    store: Any = scene.store
+    put = partial(scene.schedules.put, "report", topic=ORDERS, key="k")
+    put("every 1m")
+    acts = {"pause": scene.schedules.pause, "delete": scene.schedules.delete,
+            "put": lambda name: put("every 2m")}  # fmt: skip
+    scene.told.clear()
+    store.loses = True
+    found = acts[verb]("report")
+    assert not store.loses
+    assert (found.paused, found.deleted) == (verb == "pause", verb == "delete")
+    told = [facts["verb"] for name, facts in scene.told if name == "schedule.changed"]
+    assert told == [verb]
