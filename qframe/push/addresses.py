@@ -20,8 +20,11 @@ Resolve = Callable[[str, int], list[str]]
 _WRAPPING: Final = [
     ipaddress.IPv6Network(each) for each in ("64:ff9b::/96", "::/96", "::ffff:0:0:0/96")
 ]
-# Not of the internet, though not every Python says so: local NAT64, and sites of their own.
-_LOCAL: Final = [ipaddress.IPv6Network(each) for each in ("64:ff9b:1::/48", "fec0::/10")]
+# Not of the internet, though not every Python says so: local NAT64, sites of their own, and 6to4,
+# which is no longer in use (RFC 7526).
+_LOCAL: Final = [
+    ipaddress.IPv6Network(each) for each in ("64:ff9b:1::/48", "fec0::/10", "2002::/16")
+]
 _LAST_32_BITS: Final = 2**32 - 1
 
 
@@ -122,7 +125,7 @@ def _within(address: Address) -> list[Any]:
     """The addresses of IPv4 that one of IPv6 stands for."""
     if isinstance(address, ipaddress.IPv4Address):
         return []
-    found = [address.ipv4_mapped, address.sixtofour, *(address.teredo or ())]
+    found = [address.ipv4_mapped, *(address.teredo or ())]
     if any(address in network for network in _WRAPPING):
         found.append(ipaddress.IPv4Address(int(address) & _LAST_32_BITS))
     return [each for each in found if each is not None]

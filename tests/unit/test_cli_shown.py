@@ -33,7 +33,7 @@ def app(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[QFrame]:
     with QFrame(url) as app:
         app.declare(Topic("orders", kind="ordered", slots=4))
         app.declare(Topic("mail", slots=2))
-        app.declare(Topic(RELAY, slots=2))
+        app.store.declare(Topic(RELAY, slots=2))
         yield app
 
 

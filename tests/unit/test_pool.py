@@ -209,7 +209,7 @@ def test_where_each_run_costs_something_runs_of_slow_handlers_are_longer(
     handlers.gate.set()
     with running(handlers, 1) as pool:
         pool.dispatch(messages(handlers, range(1)))  # by which the pool learns how slow they are
-        eventually(lambda: not pool.busy)
+        eventually(lambda: handlers.handled and not pool.busy)
         seen.clear()
         pool.dispatch(messages(handlers, range(1, 9)))
         eventually(lambda: sum(handlers.handled.values()) == 9)
