@@ -39,7 +39,7 @@ from typing import Final
 import msgspec
 
 from qframe.admin.context import AdminRole
-from qframe.errors import BadOption, TopicMismatch, UnknownGroup
+from qframe.errors import BadOption, UnknownGroup
 from qframe.options.hold import HOLD, Hold, hold_of, text_of
 from qframe.options.tuning import YES
 from qframe.stores.base import Store
@@ -50,6 +50,7 @@ from qframe.topic import BEYOND_MS, Topic, span_of
 
 _MARK: Final = "!copy"
 _WHY: Final = "it is being copied here"
+_OTHER_PLACE: Final = "delete that topic, or copy to another namespace"
 _PAGE: Final = 500
 _BROADCAST_EXPIRES_MS: Final = 7 * 86_400_000
 _PARTS: Final = ("line", "later", "held", "heads", "behind", "dead")
@@ -112,9 +113,8 @@ class CopyAdmin(AdminRole):
 
         Raises:
             BadOption: if the topic is not at rest, or damaged, or the other store has messages of
-                a topic of this name.
+                a topic of this name, or has it with another kind or other slots.
             NotAllowed: without the rights to see bodies and to move groups.
-            TopicMismatch: if the other store has it with another kind or number of slots.
         """
         context = self._context
         context.require("seek")
@@ -220,7 +220,11 @@ class _TopicCopy:
         """Copies, or only counts."""
         there = self._target.topic(self._topic.name)
         if there is not None and _shape(there) != _shape(self._topic):
-            raise TopicMismatch(there.name, "shape", _shape(there), _shape(self._topic))
+            raise BadOption(
+                "to", self._target.url,
+                f"its topic {there.name} is {_shape(there)}, and this one {_shape(self._topic)}",
+                _OTHER_PLACE,
+            )  # fmt: skip
         is_going_on = there is not None and _is_marked(self._target, self._topic)
         if there is not None and not is_going_on:
             if self._is_unpaused_only():
@@ -287,7 +291,8 @@ class _TopicCopy:
 
     def _log(self, section: Section, dry_run: bool) -> Iterator[list[Record]]:
         """A log, from where the copy has ended."""
-        offset = 0 if dry_run else self._target.stats(self._topic)[section.slot].head
+        there = [] if dry_run else self._target.stats(self._topic)
+        offset = max((one.head for one in there if one.slot == section.slot), default=0)
         while found := self._source.read_log(self._topic, section.slot, offset, _PAGE):
             yield [
                 Record(
@@ -347,7 +352,7 @@ class _TopicCopy:
                 raise BadOption(
                     "to", self._target.url,
                     f"its topic {self._topic.name} holds messages, or has held some",
-                    "delete that topic, or copy to another namespace",
+                    _OTHER_PLACE,
                 )  # fmt: skip
 
 

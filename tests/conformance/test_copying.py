@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from bench import Bench, body_of
+from test_growing import grown
 
 from qframe.admin.copying import Copied, copy_topic
 from qframe.clock import VirtualClock
@@ -13,7 +14,7 @@ from qframe.errors import BadOption
 from qframe.stores.base import Store
 from qframe.stores.model.store import ModelStore
 from qframe.stores.searching import sections_of
-from qframe.topic import Topic
+from qframe.topic import NOT_GROWN, Topic
 
 KINDS = ("stream", "ordered", "delay", "priority", "merge")
 HOUR_MS = 3_600_000
@@ -53,12 +54,12 @@ def contents(store: Store, topic: Topic) -> Any:
             found += sorted(plain(section.part, each) for each in page.records)
     memory = [
         {mark: at for mark, at in store.remembered(topic, slot, what)[0].items() if mark[0] != "!"}
-        for slot in range(topic.slots)
+        for slot in topic.all_slots
         for what in ("marks", "sequences")
     ]
     log = [
         (one.seq, one.id, one.key, one.headers, one.body, one.published_at_ms)
-        for slot in range(topic.slots if not topic.has_subjects else 0)
+        for slot in ([] if topic.has_subjects else topic.all_slots)
         for one in store.read_log(topic, slot, 0, 1000)
     ]
     counts = [
@@ -171,6 +172,19 @@ def test_what_is_published_meanwhile_is_told_and_the_next_copy_has_it(bench: Ben
     assert contents(back, topic) == contents(bench.store, topic)
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_topic_that_has_grown_is_copied_with_the_numbers_of_its_slots(
+    bench: Bench, kind: str
+) -> None:
+    topic = grown(bench, filled(bench, kind), 8)
+    middle, back = model(bench), bench.beside("back")
+    copied(bench.store, middle, topic)
+    copied(middle, back, topic)
+    assert back.topic(topic.name) == topic
+    assert contents(back, topic) == contents(bench.store, topic)
+    assert back.verify(topic) == []
+
+
 def test_a_topic_that_holds_messages_is_not_copied_over(bench: Bench) -> None:
     topic = bench.topic("stream", "g")
     bench.publish(topic, 1, "a")
@@ -198,3 +212,13 @@ def test_a_dry_run_counts_and_writes_nothing(bench: Bench) -> None:
     planned = copy_topic(bench.store, back, topic, by="ada", dry_run=True)
     assert back.topics() == []
     assert copied(bench.store, back, topic).messages == planned.messages > 20
+
+
+def test_a_topic_with_other_slots_is_not_copied_over_and_the_error_says_what_to_do(
+    bench: Bench,
+) -> None:
+    topic = grown(bench, filled(bench, "ordered"), 8)
+    back = bench.beside("back")
+    back.declare(topic.grown(8, NOT_GROWN))
+    with pytest.raises(BadOption, match=r"slots 0 to 7, and this one .* delete that topic"):
+        copied(bench.store, back, topic)

@@ -54,7 +54,7 @@ _SET_SLOTS: Final = Statement(
     topics.update().where(topics.c.id == bindparam("of")).values(slots=bindparam("n")), "n of"
 )
 FORGET_GROWTH: Final = Statement(growths.delete().where(growths.c.topic == bindparam("of")), "of")
-_SET_GROWTH: Final = Statement(growths.insert(), "topic first split closing target until")
+SET_GROWTH: Final = Statement(growths.insert(), "topic first split closing target until")
 ADD_SLOT: Final = Statement(slots.insert(), "slot head")
 _HEAD: Final = Statement(select(slots.c.head).where(slots.c.slot == bindparam("at")), "at")
 _FORGET_SLOT: Final = Statement(slots.delete().where(slots.c.slot == bindparam("at")), "at")
@@ -131,7 +131,7 @@ def grow(
     growth = following.growth
     transaction.run(_SET_SLOTS, (following.slots, ref.id))
     transaction.run(FORGET_GROWTH, (ref.id,))
-    transaction.run(_SET_GROWTH, (ref.id, *map(int, growth)))
+    transaction.run(SET_GROWTH, (ref.id, *map(int, growth)))
     notify_messages(transaction, ref, new)
     return True
 

@@ -13,7 +13,7 @@ from qframe.errors import TopicMismatch, UnknownTopic
 from qframe.stores.base import Topics
 from qframe.stores.sql import groups
 from qframe.stores.sql.cursors import GROUPS, UNCLAIMED, add_group, lock_topic, take_number
-from qframe.stores.sql.growing import ADD_SLOT, FORGET_GROWTH
+from qframe.stores.sql.growing import ADD_SLOT, FORGET_GROWTH, SET_GROWTH
 from qframe.stores.sql.role import SqlRole
 from qframe.stores.sql.schema import Sort, held, later, log, marks, sequences, slots, topics
 from qframe.stores.sql.sweep import sweep
@@ -124,11 +124,12 @@ def declare(transaction: Transaction, namespace: str, topic: Topic) -> TopicRef:
                 raise TopicMismatch(topic.name, what, declared, asked)
         transaction.run(_CHANGE_TOPIC, (options, row[0]))
         return TopicRef(topic.grown(known.slots, known.growth), row[0])
-    topic = topic.grown(topic.slots, NOT_GROWN)
     ref = TopicRef(topic, number)
     transaction.run(
         _ADD_TOPIC, (ref.id, namespace, topic.name, str(topic.kind), topic.slots, options)
     )
+    if topic.growth != NOT_GROWN:  # a copy keeps the numbers of its slots
+        transaction.run(SET_GROWTH, (ref.id, *map(int, topic.growth)))
     transaction.run_many(ADD_SLOT, [(ref.slot_number(slot), 0) for slot in topic.all_slots])
     if topic.has_subjects:
         add_group(transaction, ref, UNCLAIMED)
