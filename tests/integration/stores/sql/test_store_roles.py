@@ -165,6 +165,17 @@ def test_a_producer_and_a_dashboard_are_refused_what_is_a_workers(shop: Shop, ro
                 act()
 
 
+def test_an_act_of_a_producer_is_kept_though_it_may_not_remove_old_acts(shop: Shop) -> None:
+    fill(shop.url)
+    told: list[str] = []
+    with QFrame(store=shop.url_of("producer")) as app:
+        app.events.listen(lambda name, _facts: told.append(name))
+        app.admin.cancel_timer("a-delay", "k5")
+    assert told == ["admin.action"]
+    with QFrame(store=shop.url_of("dashboard")) as app:
+        assert [each.verb for each in app.admin.audit()] == ["cancel_timer"]
+
+
 def test_none_of_a_producers_rights_can_be_left_out(shop: Shop) -> None:
     fill(shop.url)
     needless = []
