@@ -140,7 +140,8 @@ def sql(database: Database, since: int = 0) -> list[str]:
         if database.backend.has_partial_indexes:
             statements += _narrowed(step)
     write = Statement(schema.versions.insert().from_select(["version"], select(known)), "")
-    return [database.text_of(each).strip() for each in (*statements, _FORGET, write)]
+    texts = [database.text_of(each).strip() for each in (*statements, _FORGET, write)]
+    return [text.replace("\t", "    ") for text in texts]  # commands show a tab as two letters
 
 
 def _raise_to_known(transaction: Transaction) -> list[str]:
