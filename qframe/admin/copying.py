@@ -46,7 +46,7 @@ from qframe.stores.base import Store
 from qframe.stores.open import open_store
 from qframe.stores.records import Position, Record, Section, Sought, Stats
 from qframe.stores.searching import sections_of
-from qframe.topic import BEYOND_MS, Topic, span_of
+from qframe.topic import BEYOND_MS, Topic, checked_name, span_of
 
 _MARK: Final = "!copy"
 _WHY: Final = "it is being copied here"
@@ -113,7 +113,8 @@ class CopyAdmin(AdminRole):
 
         Raises:
             BadOption: if the topic is not at rest, or damaged, or the other store has messages of
-                a topic of this name, or has it with another kind or other slots.
+                a topic of this name, or has it with another kind or other slots; if `namespace`
+                cannot be the name of one.
             NotAllowed: without the rights to see bodies and to move groups.
         """
         context = self._context
@@ -122,7 +123,8 @@ class CopyAdmin(AdminRole):
         found = context.topic(topic)
         for group in context.store.groups(found):
             self._check_at_rest(found, group)
-        target = open_store(to, namespace=namespace or context.store.namespace)
+        there = context.store.namespace if namespace is None else namespace
+        target = open_store(to, namespace=checked_name(there, "namespace"))
         try:
             copied = copy_topic(
                 context.store, target, found, by=context.audit.by, dry_run=dry_run,

@@ -107,4 +107,16 @@ def test_the_command_says_what_it_copied_and_refuses_a_second_copy(tmp_path: Pat
     [line] = [json.loads(each) for each in ran.err.splitlines() if "admin.action" in each]
     assert (line["verb"], line["by"], line["count"]) == ("copy", "ada", 1)
     assert "holds messages" in program.refused("copy", "orders", *to)
+    for name in ("a b", ""):
+        refused = program.refused("copy", "orders", *to, "--to-namespace", name)
+        assert f"namespace name {name!r}" in refused
     assert program.ok("verify", "orders", "--store", "sqlite:///moved.db").out
+
+
+def test_schedules_are_copied_as_a_topic_of_their_own(tmp_path: Path) -> None:
+    program = Program(tmp_path)
+    program.ok("topics", "declare", "orders", "--slots", "2")
+    program.ok("schedules", "put", "hourly", "every 1h", "orders")
+    program.ok("copy", "qframe.schedules", "--to", "sqlite:///moved.db")
+    [found] = program.ok("schedules", "list", "--store", "sqlite:///moved.db", "--json").json
+    assert (found["name"], found["topic"]) == ("hourly", "orders")
