@@ -186,6 +186,10 @@ def servers_of(url: str) -> tuple[RedisServers, str]:
     path = parts.path.strip("/")
     try:
         for option, value in parse_qsl(parts.query):
+            if option == "protocol" and value != "2":  # replies of another have other shapes
+                raise BadUrl(
+                    "store", shown, f"qframe does not use protocol={value}", "leave it out"
+                )
             options[option] = _seconds(option, value) if option.endswith("timeout") else value
         places = [
             _place(host, 26379 if "sentinel" in scheme else 6379) for host in hosts.split(",")

@@ -64,7 +64,11 @@ class MariaDb(Backend):
         options = {name: str(value) for name, value in url.query.items()}
         may_migrate = yes_or_no(shown, "migrate", options.pop("migrate", ""), True)
         dialect = _dialect("mysql", self._pymysql)
-        _, wanted = dialect.create_connect_args(url.set(query=options))
+        try:
+            _, wanted = dialect.create_connect_args(url.set(query=options))
+        except ValueError as error:
+            raise BadUrl("store", shown, f"an option is wrong ({error})",
+                         "see docs/configuration.md") from error  # fmt: skip
         self._options = {
             "connect_timeout": 10, "read_timeout": 60, "write_timeout": 60, "charset": "utf8mb4",
             **wanted,

@@ -63,7 +63,7 @@ _TOO_MANY: Final = "53300"
 _TOO_MANY_TEXTS: Final = ("too many clients", "too many connections", "connection slots are")
 _REFUSED: Final = ("password authentication failed", "does not exist", "no pg_hba.conf entry",
                    "no password supplied", "permission denied", "invalid connection option",
-                   "is not permitted to log in")  # fmt: skip
+                   "is not permitted to log in", "bad value for")  # fmt: skip
 
 
 class Postgres(Backend):

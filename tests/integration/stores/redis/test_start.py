@@ -19,6 +19,7 @@ from serving import Serving
 
 from qframe import BadUrl, Outgoing, QFrame, StoreUnavailable, Topic
 from qframe.clock import SystemClock
+from qframe.stores.open import open_store
 from qframe.stores.redis.store import RedisStore
 
 HOUR_MS = 3_600_000
@@ -71,6 +72,11 @@ def test_a_timeout_that_is_none_is_refused_before_anything_is_asked(value: str) 
     with pytest.raises(BadUrl, match=r"socket_timeout=|could not convert") as refused:
         QFrame(store=f"redis://:hunter2@127.0.0.1:1/0?socket_timeout={value}").declare(Topic("t"))
     assert "hunter2" not in str(refused.value)
+
+
+def test_another_protocol_than_qframes_is_refused() -> None:
+    with pytest.raises(BadUrl, match="does not use protocol=3; leave it out"):
+        open_store("redis://127.0.0.1:1/0?protocol=3")
 
 
 def test_a_database_that_there_is_not_is_refused_in_one_line(server: RedisServer) -> None:

@@ -102,9 +102,11 @@ def test_a_database_or_user_that_is_not_there_is_refused_with_what_to_check(
         assert SECRET not in str(caught.value)
 
 
-def test_an_option_that_the_driver_does_not_know_is_refused(
+def test_an_option_that_the_driver_does_not_know_or_take_is_refused(
     postgres: PostgresServer, mariadb: MariaDbServer
 ) -> None:
     for server in (postgres, mariadb):
         with pytest.raises(BadUrl, match="colour"):
             open_store(f"{server.new_database()}?colour={SECRET}")
+        with pytest.raises(BadUrl, match="soon"):
+            open_store(f"{server.new_database()}?connect_timeout=soon")
