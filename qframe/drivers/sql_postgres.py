@@ -58,6 +58,7 @@ _LOST: Final = ("57P01", "57P02", "57P03", "57P05", "25P03", "25P04", "25006")
 _NO_ROOM: Final = ("53100",)
 _NO_TABLE: Final = "42P01"
 _READ_ONLY: Final = "25006"
+_FORBIDDEN: Final = ("42501", "3F000")  # the second: no schema of the search path is there
 _TOO_MANY: Final = "53300"
 # As a connection is refused, without its state; from `max_connections` to that of a role.
 _TOO_MANY_TEXTS: Final = ("too many clients", "too many connections", "connection slots are")
@@ -180,7 +181,7 @@ class Postgres(Backend):
             return StoreUnavailable(self.shown, text, **CROWDED)
         if state in _NO_ROOM:
             return StoreFull(self.shown, text)
-        if state == "42501" or (state is None and any(each in text for each in _REFUSED)):
+        if state in _FORBIDDEN or (state is None and any(each in text for each in _REFUSED)):
             return BadUrl(
                 "store", self.shown, f"the server refuses it ({text})",
                 "check user, password and database; see docs/configuration.md",

@@ -110,3 +110,10 @@ def test_an_option_that_the_driver_does_not_know_or_take_is_refused(
             open_store(f"{server.new_database()}?colour={SECRET}")
         with pytest.raises(BadUrl, match="soon"):
             open_store(f"{server.new_database()}?connect_timeout=soon")
+
+
+def test_a_search_path_without_a_schema_is_refused_with_what_to_check(
+    postgres: PostgresServer,
+) -> None:
+    with pytest.raises(BadUrl, match="no schema has been selected to create in"):
+        open_store(f"{postgres.new_database()}?options=-csearch_path%3Dabsent")
