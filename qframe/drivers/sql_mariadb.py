@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any, Final
 
@@ -118,6 +119,11 @@ class MariaDb(Backend):
         with suppress(*self.failures):
             cursor.execute("SELECT RELEASE_LOCK(CONCAT(%s, DATABASE()))", (_SCHEMA_LOCK,))
             cursor.fetchall()
+
+    def run_many(self, cursor: Any, text: str, parameters: Sequence[tuple[Any, ...]]) -> int:
+        """Runs a change for each tuple, in statements that the server's packets can hold."""
+        cursor.max_stmt_length = min(cursor.max_stmt_length, self._longest - ROOM)
+        return super().run_many(cursor, text, parameters)
 
     def is_conflict(self, error: Exception) -> bool:
         """Deadlocks, locks waited for too long, and two who add the same."""

@@ -10,7 +10,7 @@ from databases import EPOCH, Together, begun, entry, pulled
 from eventually import eventually
 from servers import MariaDbServer, PostgresServer
 
-from qframe import BadBody, BadUrl, QFrame, Topic, UnknownGroup
+from qframe import BadBody, BadUrl, Outgoing, QFrame, Topic, UnknownGroup
 from qframe.drivers.sql import Transaction
 from qframe.outcomes import Outcome
 from qframe.stores.sql import groups
@@ -205,3 +205,17 @@ def test_a_body_above_the_servers_limit_is_refused_as_such_and_harms_no_other(
             futures = [producer.publish(topic, body) for body in (b"a", b"x" * limit, b"b")]
         assert isinstance(futures[1].exception(), BadBody)
         assert [futures[number].result().outcome for number in (0, 2)] == ["stored", "stored"]
+
+
+def test_messages_that_fit_into_a_packet_only_one_by_one_are_published_together(
+    mariadb: MariaDbServer,
+) -> None:
+    [(before,)] = mariadb.call("SELECT @@max_allowed_packet")
+    mariadb.call("SET GLOBAL max_allowed_packet = 65536")
+    try:
+        with QFrame(mariadb.new_database()) as app:
+            bodies = [Outgoing("x" * 25_000, key="k") for _ in range(6)]
+            app.publish_many(Topic("orders", kind="ordered", slots=1), bodies)
+            assert app.admin.verify("orders") == []
+    finally:
+        mariadb.call(f"SET GLOBAL max_allowed_packet = {before}")
