@@ -13,7 +13,7 @@ from qframe.outcomes import Settled, Verdict
 from qframe.runtime.executors.run_worker import SLOW_S
 from qframe.runtime.executors.thread_executor import ThreadExecutor
 from qframe.runtime.handler.attempt import Attempt
-from qframe.runtime.handler.binding import check_result, raise_returned
+from qframe.runtime.handler.binding import check_result
 from qframe.runtime.handler.retry_policy import Disposition
 from qframe.telemetry.histogram import Histogram
 
@@ -159,7 +159,7 @@ class ConsumerMeter:
             mark = self._enter(given)
             try:
                 if (result := await handler(given)) is not None:
-                    raise_returned(result)
+                    check_result(result)
                 return result
             finally:
                 self._leave(mark, given)

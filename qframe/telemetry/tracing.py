@@ -29,7 +29,7 @@ from opentelemetry.trace import Link, SpanKind
 
 from qframe.message import Delivery, Message
 from qframe.outcomes import Outcome, Settled
-from qframe.runtime.handler.binding import check_result, raise_returned
+from qframe.runtime.handler.binding import check_result
 from qframe.stores.base import Store
 from qframe.stores.types import Entry, Settlement
 from qframe.topic import Topic
@@ -95,7 +95,7 @@ class Tracing:
         async def acall(given: Any) -> object:
             with self._process(topic, group, given):
                 if (result := await handler(given)) is not None:
-                    raise_returned(result)
+                    check_result(result)
                 return result
 
         return acall if is_async else call

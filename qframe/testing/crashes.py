@@ -10,6 +10,7 @@ from queue import Empty, SimpleQueue
 import msgspec
 
 from qframe.errors import BadOption
+from qframe.runtime.handler.middleware import WorkerEnd
 
 
 class Point(StrEnum):
@@ -26,7 +27,7 @@ class Point(StrEnum):
     SETTLE = "settle"
 
 
-class SimulatedCrash(BaseException):
+class SimulatedCrash(WorkerEnd):
     """Raised where a simulated worker ends, so that nothing behind that place happens."""
 
 

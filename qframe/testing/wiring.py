@@ -28,7 +28,7 @@ from qframe.runtime.executors.event_loop import EventLoop
 from qframe.runtime.feed.settlement_sender import SettlementSender
 from qframe.runtime.feed.settler import OnLeaked
 from qframe.runtime.handler.attempt import Attempt
-from qframe.runtime.handler.binding import raise_returned
+from qframe.runtime.handler.binding import check_result
 from qframe.runtime.handler.spec import ConsumerSpec
 from qframe.runtime.policies.checked import CheckerPolicy
 from qframe.runtime.process.health import Health
@@ -273,7 +273,7 @@ def watched(
             result = handler(given)
             if inspect.iscoroutine(result):
                 result = _finish(result, journal.loop)
-            raise_returned(result)
+            check_result(result)
         except SimulatedCrash:
             raise
         except BaseException as error:

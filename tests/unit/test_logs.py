@@ -20,7 +20,7 @@ from qframe.options.settings import Settings
 from qframe.redaction import redacted
 from qframe.retry import NeedRetry, Reject
 from qframe.runtime.handler.attempt import Attempt
-from qframe.runtime.handler.binding import bind, raise_returned
+from qframe.runtime.handler.binding import bind, check_result
 from qframe.telemetry.lines import make_logger
 from qframe.telemetry.logs import INTERVAL_S, EventLog, log_events
 
@@ -231,7 +231,7 @@ def test_a_wish_that_a_handler_returned_has_no_place_in_qframe() -> None:
 
     message = Attempt(Delivery("m-1", None, None, b"1"), None)  # type: ignore[arg-type]
     with pytest.raises(NeedRetry) as caught:
-        raise_returned(bind(ask)(message))
+        check_result(bind(ask)(message))
     caught.value.__traceback__ = caught.tb.tb_next
     lines = Lines()
     lines.events.emit("delivery.retried", topic="t", group="g", error=caught.value)

@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import pytest
 
-from qframe import BadHandler, BadOption, Message, Middleware, QFrame
+from qframe import BadHandler, BadOption, Message, Middleware, QFrame, Reject
 from qframe.clock import SYSTEM_CLOCK
 from qframe.events import Events
 from qframe.message import Delivery
@@ -217,6 +217,34 @@ def test_a_before_that_would_have_to_be_awaited_refuses_the_message_of_a_plain_h
     )  # fmt: skip
     with pytest.raises(BadHandler, match="it is awaitable"):
         made(message())
+
+
+class Refusing(Middleware):
+    def before(self, message: Message) -> Any:
+        return Reject("refused")
+
+
+class Yielding(Middleware):
+    def before(self, message: Message) -> Any:
+        yield
+
+
+def test_a_before_that_returns_an_error_or_yields_refuses_the_message(called: Called) -> None:
+    with pytest.raises(Reject, match="refused"):
+        called(message(), Refusing())
+    with pytest.raises(BadHandler, match="it is a generator"):
+        called(message(), Yielding())
+    assert called.calls == []
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt(), GeneratorExit(), BaseException("odd")])
+def test_a_before_that_returned_is_told_of_any_error(called: Called, error: BaseException) -> None:
+    called.raises = error
+    with pytest.raises(type(error)):
+        called(message(), called.middleware("a"))
+    assert [call[:2] for call in called.calls] == [
+        ("a", "before"), ("handler",), ("a", "on_failure"),
+    ]  # fmt: skip
 
 
 def test_hooks_are_called_for_each_message_of_a_list(called: Called) -> None:

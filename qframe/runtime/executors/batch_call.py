@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 from qframe.current import HOLDER, Holder
 from qframe.runtime.executors.event_loop import EventLoop
 from qframe.runtime.handler.attempt import Attempt
-from qframe.runtime.handler.binding import raise_returned
+from qframe.runtime.handler.binding import check_result
 
 
 class BatchCall:
@@ -60,7 +60,7 @@ class BatchCall:
             return asyncio.CancelledError()
         HOLDER.set(self._holder)
         try:
-            raise_returned(await self._handler(self._attempts))
+            check_result(await self._handler(self._attempts))
         except BaseException as error:  # a handler's SystemExit must not end the loop
             return error
         finally:

@@ -15,7 +15,7 @@ from qframe.runtime.executors.base import Ended
 from qframe.runtime.executors.engine_calls import EngineCalls
 from qframe.runtime.executors.event_loop import EventLoop
 from qframe.runtime.handler.attempt import Attempt
-from qframe.runtime.handler.binding import raise_returned
+from qframe.runtime.handler.binding import check_result
 from qframe.runtime.handler.time_limit import TimeLimit
 
 LAST_WORDS_S: Final = 5.0
@@ -272,7 +272,7 @@ class LoopExecutor:
         HOLDER.set(call)
         try:
             if (result := await self._handler(attempt)) is not None:
-                raise_returned(result)
+                check_result(result)
         except BaseException as error:  # a handler's SystemExit must not end the loop
             self._ended(call)
             if isinstance(error, CancelledError) and call.stopped and not attempt.overdue:

@@ -143,27 +143,28 @@ def check_transaction(function: Callable[..., Any], checker: Checker | None) -> 
         )  # fmt: skip
 
 
-def raise_returned(result: object) -> None:
-    """Raises an exception that a handler has returned: it was meant to be raised."""
+def check_result(result: object) -> None:
+    """Raises an exception that a handler or a hook has returned; refuses what has still to run.
+
+    Raises:
+        BadHandler: if it would have to be awaited or iterated, since its work is not done.
+    """
     if isinstance(result, BaseException) or (
         inspect.isclass(result) and issubclass(result, BaseException)
     ):
         raise result
-
-
-def check_result(result: object) -> None:
-    """Raises an exception that a plain handler has returned, and refuses what is to be awaited.
-
-    Raises:
-        BadHandler: if it would have to be awaited, since nothing of its work is done.
-    """
-    raise_returned(result)
     if inspect.isawaitable(result):
         if inspect.iscoroutine(result):
             result.close()
         raise BadHandler(
-            "handler's result", result, "it is awaitable, but the handler is not an async function",
-            "decorate the async function itself, or write `async def` around it",
+            "result", result, "it is awaitable, and nobody awaits it",
+            "await it in an async handler; if a decorator returns it, decorate the async function "
+            "itself, or write `async def` around it",
+        )  # fmt: skip
+    if inspect.isgenerator(result) or inspect.isasyncgen(result):
+        raise BadHandler(
+            "result", result, "it is a generator, and nothing of it has run",
+            "remove the yield from the function, or iterate over it in the handler",
         )  # fmt: skip
 
 
@@ -187,12 +188,17 @@ def _checked(function: Callable[..., Any]) -> str:
             "handler", name_of(function), "it is a class; calling it would only create an object",
             "decorate a function, or register a method of the object: consumer(…)(thing.handle)",
         )  # fmt: skip
-    if inspect.isasyncgenfunction(function) or inspect.isgeneratorfunction(function):
+    called = getattr(function, "__call__", function)  # noqa: B004 - of an object
+    if any(map(_is_generator, (function, called))):
         raise BadHandler(
             "handler", name_of(function), "it is a generator function, and calling it runs nothing",
             "remove its yield",
         )  # fmt: skip
     return getattr(_inner(function), "__qualname__", repr(function))
+
+
+def _is_generator(function: Callable[..., Any]) -> bool:
+    return inspect.isasyncgenfunction(function) or inspect.isgeneratorfunction(function)
 
 
 def _inner(function: Callable[..., Any]) -> Callable[..., Any]:

@@ -11,12 +11,14 @@ from qframe.clock import Clock
 from qframe.events import Events
 from qframe.hooks import Middleware
 from qframe.message import Message
-from qframe.runtime.handler.binding import Handler, check_result, raise_returned
+from qframe.runtime.handler.binding import Handler, check_result
 
-# No others: a worker that a harness loses calls nothing any more.
+# No others: an interrupt of a hook is for whoever runs the worker.
 _FAILURES: Final = (Exception, SystemExit, CancelledError)
 
-Told = Callable[[Middleware, Message], Any]
+
+class WorkerEnd(BaseException):
+    """Raised where a worker is lost: it calls nothing any more."""
 
 
 def hooked(
@@ -64,7 +66,9 @@ class MiddlewareChain:
             if (result := self._handler(given)) is not None:
                 check_result(result)
             elapsed_s = self._clock.monotonic_s() - started_s
-        except _FAILURES as error:
+        except WorkerEnd:
+            raise
+        except BaseException as error:  # whatever it is, a resource of `before` is to be closed
             self._notify(begun, "on_failure", error)
             raise
         self._notify(begun, "after", elapsed_s)
@@ -97,13 +101,16 @@ class AsyncMiddlewareChain(MiddlewareChain):
         try:
             for message in _each(given):
                 for hook in self._middleware:
-                    await _awaited(hook.before(message))
+                    if (result := await _awaited(hook.before(message))) is not None:
+                        check_result(result)
                     begun.append((hook, message))
             started_s = self._clock.monotonic_s()
             if (result := await self._handler(given)) is not None:
-                raise_returned(result)
+                check_result(result)
             elapsed_s = self._clock.monotonic_s() - started_s
-        except _FAILURES as error:
+        except WorkerEnd:
+            raise
+        except BaseException as error:  # whatever it is, a resource of `before` is to be closed
             await self._tell_all(begun, "on_failure", error)
             raise
         await self._tell_all(begun, "after", elapsed_s)
@@ -123,6 +130,5 @@ def _each(given: Message | list[Message]) -> Sequence[Message]:
     return given if isinstance(given, list) else (given,)
 
 
-async def _awaited(result: Awaitable[None] | None) -> None:
-    if result is not None and inspect.isawaitable(result):
-        await result
+async def _awaited(result: Awaitable[object] | None) -> object:
+    return await result if inspect.isawaitable(result) else result
