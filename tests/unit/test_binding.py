@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from types import SimpleNamespace
-from typing import Any
+from typing import Annotated, Any, List  # noqa: UP035 - as older code has it
 
 import msgspec
 import pytest
@@ -18,7 +18,7 @@ from qframe.codec import encode_headers
 from qframe.errors import BadHandler, UndecodableBody
 from qframe.message import Delivery, Message
 from qframe.runtime.handler.attempt import Attempt
-from qframe.runtime.handler.binding import bind, bind_batch, name_of
+from qframe.runtime.handler.binding import bind, bind_batch, check_result, name_of
 
 
 class Line:
@@ -132,6 +132,12 @@ def not_decodable(body: list[int] | set[int]) -> None: ...
 def not_json(body: Bench) -> None: ...
 def the_message_twice(a: Message, b: Message) -> None: ...
 def only_stars(*args: object, **kwargs: object) -> None: ...
+def stars_and_an_option(*args: object, retries: int = 3, **kwargs: object) -> None: ...
+
+
+class Yielding:
+    def __call__(self, message: Message) -> Iterator[int]:
+        yield 1
 
 
 class Desk:
@@ -159,11 +165,44 @@ class Desk:
         ),
         (Desk, "Desk': it is a class"),
         (only_stars, r"add @functools.wraps\(handler\) to it"),
+        (stars_and_an_option, r"add @functools.wraps\(handler\) to it"),
+        (Yielding(), "it is a generator function, and calling it runs nothing"),
     ],
 )
 def test_what_cannot_be_filled_is_refused_when_it_is_registered(function: Any, text: str) -> None:
     with pytest.raises(BadHandler, match=text):
         bind(function)
+
+
+def takes_a_positive(number: Annotated[int, msgspec.Meta(gt=0)]) -> int:
+    return number
+
+
+def takes_positives(numbers: list[Annotated[int, msgspec.Meta(gt=0)]]) -> list[int]:
+    return numbers
+
+
+def takes_annotated_message(m: Annotated[Message, "for a framework"]) -> str:
+    return m.id
+
+
+def takes_perhaps_a_dict(body: dict[str, int] | None) -> None: ...
+
+
+@pytest.mark.promise(8)
+def test_what_an_annotation_says_beside_a_type_counts() -> None:
+    assert bind(takes_a_positive)(message(b"1")) == 1
+    assert bind(takes_annotated_message)(message(b"1")) == "m1"
+    for function, body in ((takes_a_positive, b"-1"), (takes_positives, b"[1,-1]")):
+        with pytest.raises(UndecodableBody, match="Expected `int` >= 1"):
+            bind(function)(message(body))
+
+
+def test_an_error_names_the_whole_type() -> None:
+    with pytest.raises(UndecodableBody, match=r"decoded as dict\[str, int\] \| None \("):
+        bind(takes_perhaps_a_dict)(message(b"1"))
+    with pytest.raises(BadHandler, match=r"a batch is not list\[.*Order\]; annotate it"):
+        bind_batch(wants_bodies)
 
 
 def takes_a_number_first(number: int, m: Message, suffix: str) -> str:
@@ -187,6 +226,14 @@ def test_partials_methods_of_objects_and_wrapped_functions_are_handlers_too() ->
 
 
 def wants_batch(messages: list[Message]) -> Any:
+    return messages
+
+
+def wants_annotated_batch(messages: Annotated[list[Message], "for a framework"]) -> Any:
+    return messages
+
+
+def wants_batch_of_typing(messages: List[Message]) -> Any:  # noqa: UP006 - as older code has it
     return messages
 
 
@@ -228,9 +275,17 @@ def test_a_batch_is_given_as_it_is_and_its_transaction_is_that_of_all() -> None:
     messages = [message(b"1"), message(b"2")]
     for each in messages:
         each.claim(SimpleNamespace(transaction=SimpleNamespace(session="s", connection="c")))
-    assert bind_batch(wants_batch)(messages) is messages
+    for function in (wants_batch, wants_annotated_batch, wants_batch_of_typing):
+        assert bind_batch(function)(messages) is messages
     assert bind_batch(wants_batch_and_session)(messages) == (messages, "s")
     assert bind_batch(wants_connection_and_batch)(messages) == (messages, "c")
+
+
+async def agenerator() -> Any:
+    yield 1
+
+
+async def coroutine_() -> None: ...
 
 
 async def coroutine(order: Order, m: Message) -> Any:
@@ -248,3 +303,9 @@ def test_a_callable_object_can_be_a_handler() -> None:
 
     assert bind(Handler())(message(b"1")) == "m1"
     assert name_of(takes_nothing).endswith("test_binding.takes_nothing")
+
+
+@pytest.mark.parametrize("make", [lambda: (n for n in "x"), lambda: agenerator(), coroutine_])
+def test_a_result_that_has_still_to_run_is_refused(make: Callable[[], Any]) -> None:
+    with pytest.raises(BadHandler, match=r"^result <.*(nobody awaits it|nothing of it has run)"):
+        check_result(make())

@@ -6,7 +6,7 @@ import functools
 import inspect
 import typing
 from collections.abc import Callable
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 
@@ -82,14 +82,14 @@ def bind_batch(function: Callable[..., Any]) -> BatchHandler:
     asked = _parameters(name, function)
     fillers: list[Callable[[Attempt], Any] | None] = []
     for parameter, annotation in asked:
-        if annotation == list[Message]:
+        if _is_batch(annotation):
             fillers.append(None)
         elif _awaits_transaction(annotation) is not None:
             fillers.append(_filler(name, parameter, annotation))
         else:
             raise BadHandler(
                 "parameter", f"{name}({parameter})", "its consumer has batch=, and a batch is not "
-                f"a {getattr(annotation, '__name__', annotation)}",
+                f"{_name_of_type(annotation)}",
                 "annotate it: list[Message] for the batch; each message's body is message.body",
             )  # fmt: skip
     if fillers.count(None) != 1 or len(fillers) > 2:
@@ -214,13 +214,12 @@ def _parameters(name: str, function: Callable[..., Any]) -> list[tuple[str, Any]
         signature = inspect.signature(function)
         inner = _inner(function)
         target = inner if inspect.isroutine(inner) else type(inner).__call__
-        hints = typing.get_type_hints(target)
+        hints = typing.get_type_hints(target, include_extras=True)
     except (NameError, TypeError, ValueError) as error:
         raise BadHandler(
             "handler", name, f"its annotations cannot be read ({error})",
             "import the names that they use outside TYPE_CHECKING",
         ) from error  # fmt: skip
-    _check_stars(name, signature)
     needed = []
     for parameter in signature.parameters.values():
         if parameter.default is not parameter.empty:
@@ -234,14 +233,29 @@ def _parameters(name: str, function: Callable[..., Any]) -> list[tuple[str, Any]
             )  # fmt: skip
         if parameter.name not in hints:
             raise _unannotated(name, parameter.name)
-        needed.append((parameter.name, hints[parameter.name]))
+        needed.append((parameter.name, _plain(hints[parameter.name])))
+    if not needed:
+        _check_stars(name, signature)
     return needed
 
 
+def _plain(annotation: Any) -> Any:
+    """The annotation; without what is said beside it, where it is not the type of a body."""
+    if typing.get_origin(annotation) is not Annotated:
+        return annotation
+    kind = typing.get_args(annotation)[0]
+    is_body = kind is not Message and not _is_batch(kind) and _awaits_transaction(kind) is None
+    return annotation if is_body else kind
+
+
+def _is_batch(annotation: Any) -> bool:
+    return typing.get_origin(annotation) is list and typing.get_args(annotation) == (Message,)
+
+
 def _check_stars(name: str, signature: inspect.Signature) -> None:
-    """Refuses `*args` and `**kwargs` alone, which get nothing: mostly those of a wrapper."""
+    """Refuses `*args` and `**kwargs`, which get nothing: mostly those of a wrapper."""
     kinds = {parameter.kind for parameter in signature.parameters.values()}
-    if kinds and kinds <= {inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD}:
+    if kinds & {inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD}:
         raise BadHandler(
             "handler", f"{name}{signature}", "its parameters have no annotations",
             "annotate them; if a decorator wraps your handler, add @functools.wraps(handler) to it",
@@ -259,6 +273,10 @@ def _unannotated(name: str, parameter: str) -> BadHandler:
             "or decorate a function"
         )
     return BadHandler("parameter", f"{name}({parameter})", "it has no annotation", remedy)
+
+
+def _name_of_type(annotation: Any) -> str:
+    return annotation.__name__ if inspect.isclass(annotation) else str(annotation)
 
 
 def _the_message(message: Attempt) -> Message:
@@ -296,7 +314,7 @@ def _filler(name: str, parameter: str, annotation: Any) -> Callable[[Attempt], A
         return _the_session
     if _awaits_transaction(annotation) is not None:
         return _the_session if is_session(annotation) else _the_connection
-    if annotation == list[Message]:
+    if _is_batch(annotation):
         raise BadHandler(
             "parameter", f"{name}({parameter})", "it asks for a batch; its consumer has no batch=",
             "add batch=Batch(500, '50ms') to the consumer, or take one Message",
@@ -319,7 +337,7 @@ def _filler(name: str, parameter: str, annotation: Any) -> Callable[[Attempt], A
             f"a body cannot be decoded as this type ({error})",
             _FILLABLE,
         ) from error
-    expected = getattr(annotation, "__name__", str(annotation))
+    expected = _name_of_type(annotation)
 
     def body(message: Attempt) -> Any:
         delivery = message.delivery
