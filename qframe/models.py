@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterator
+from dataclasses import is_dataclass
 from functools import partial
 from typing import Any, get_args
 
@@ -38,6 +39,11 @@ def is_model(kind: Any) -> bool:
     )
 
 
+def _is_unchecked(kind: Any) -> bool:
+    """Whether it is a dataclass of pydantic's, which msgspec fills without its checks."""
+    return is_dataclass(kind) and hasattr(kind, "__pydantic_validator__")
+
+
 def decoder_of(annotation: Any) -> Callable[[bytes], Any]:
     """Decodes JSON to a value of the annotated type; models may be anywhere in it.
 
@@ -49,6 +55,9 @@ def decoder_of(annotation: Any) -> Callable[[bytes], Any]:
     """
     info = msgspec.inspect.type_info(annotation)
     for kind in _custom(info, set()):
+        if _is_unchecked(kind):
+            name = kind.__qualname__
+            raise TypeError(f"pydantic would not check the dataclass {name}; make it a BaseModel")
         if not is_model(kind):
             raise TypeError(f"nothing in JSON is decoded to {kind.__qualname__}")
     if isinstance(info, msgspec.inspect.CustomType):
@@ -57,8 +66,8 @@ def decoder_of(annotation: Any) -> Callable[[bytes], Any]:
 
 
 def _custom(info: Any, seen: set[int]) -> Iterator[type]:
-    """The classes within a type that msgspec knows nothing of."""
-    if isinstance(info, msgspec.inspect.CustomType):
+    """The classes within a type that msgspec knows nothing of, or not all."""
+    if isinstance(info, msgspec.inspect.CustomType) or _is_unchecked(getattr(info, "cls", None)):
         yield info.cls
     elif isinstance(info, tuple):
         for each in info:

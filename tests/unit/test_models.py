@@ -9,6 +9,7 @@ from decimal import Decimal
 from enum import Enum
 from typing import Any
 
+import pydantic.dataclasses
 import pytest
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 from sqlalchemy import create_engine
@@ -206,4 +207,17 @@ def test_a_class_that_nothing_is_decoded_to_is_refused_wherever_it_stands(app: Q
 
     handle.__annotations__["body"] = list[QFrame]
     with pytest.raises(BadHandler, match="nothing in JSON is decoded to QFrame"):
+        app.consumer(ORDERS, group="g")(handle)
+
+
+@pytest.mark.promise(8)
+def test_a_dataclass_of_pydantic_is_refused_since_nothing_would_check_it(app: QFrame) -> None:
+    @pydantic.dataclasses.dataclass
+    class Paid:
+        cents: int = pydantic.Field(gt=0)
+
+    def handle(body: list[Paid]) -> None: ...
+
+    handle.__annotations__["body"] = list[Paid]
+    with pytest.raises(BadHandler, match=r"would not check the dataclass .*make it a BaseModel"):
         app.consumer(ORDERS, group="g")(handle)
