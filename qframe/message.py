@@ -167,6 +167,7 @@ class Message(msgspec.Struct, eq=False, weakref=True):
 
         Raises:
             AlreadySettled: if it is settled already.
+            NotSupported: in the child of a fork, or if its transaction ends with its handler.
             BadOption: if one of these is not as described; nothing is settled then.
         """
         _check_ending(elapsed, error)

@@ -7,6 +7,8 @@ import weakref
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
+from qframe.errors import NotSupported
+from qframe.forks import Forks
 from qframe.message import Delivery
 from qframe.runtime.handler.attempt import Attempt, AttemptState
 
@@ -27,6 +29,8 @@ class ManualAcks:
         self.guard: threading.Lock = threading.Lock()
         self._held: dict[Delivery, tuple[weakref.ref[Attempt], Any]] = {}
         self._ending = 0
+        self._is_parents = False
+        Forks.add(self._begin_anew)
 
     def __len__(self) -> int:
         """How many attempts are held, or being ended."""
@@ -43,14 +47,21 @@ class ManualAcks:
 
         Raises:
             AlreadySettled: if it has ended, or another caller ends it.
+            NotSupported: in the child of a fork, whose parent settles it.
         """
+        self._check_process()
         with self.guard:
             attempt.begin_ending()
             self._ending += 1
             self._held.pop(attempt.delivery, None)
 
     def end_all(self, attempts: Iterable[Attempt]) -> tuple[list[Delivery], list[Delivery]]:
-        """Ends what nobody has ended yet; returns that, and what of it has left its handler."""
+        """Ends what nobody has ended yet; returns that, and what of it has left its handler.
+
+        Raises:
+            NotSupported: in the child of a fork.
+        """
+        self._check_process()
         ended: list[Delivery] = []
         returned: list[Delivery] = []
         with self.guard:
@@ -111,3 +122,14 @@ class ManualAcks:
         """Keeps nothing any more."""
         with self.guard:
             self._held.clear()
+
+    def _begin_anew(self) -> None:
+        """Leaves all to the parent, in the child of a fork."""
+        self.guard, self._is_parents = threading.Lock(), True
+
+    def _check_process(self) -> None:
+        if self._is_parents:
+            raise NotSupported(
+                "message.ack() in the child of a fork",
+                "tell the parent, whose worker has the message, and settle it there",
+            )

@@ -129,3 +129,35 @@ def test_a_fork_leaves_worker_and_pull_to_the_parent_and_the_child_begins_its_ow
     url: str, tmp_path: Path
 ) -> None:
     run(SERVING, url, tmp_path.name)
+
+
+# A handler that leaves its message to a child.
+LEAVING = """
+import os, sys
+from qframe import Message, NotSupported, QFrame, Topic
+
+app, topic = QFrame(sys.argv[1]), Topic("t", slots=2)
+
+@app.consumer(topic, group="g")
+def handle(message: Message) -> None:
+    message.auto_ack = False
+    pid = os.fork()
+    if not pid:
+        try:
+            message.ack()
+        except NotSupported as refused:
+            os._exit(7 if "tell the parent" in str(refused) else 1)
+        os._exit(1)
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 7
+    message.ack()
+
+app.publish(topic, 1)
+app.run(burst=True)
+assert app.admin.lag(topic, "g") == 0
+assert app.admin.dead(topic, "g") == []
+app.close()
+"""
+
+
+def test_the_child_of_a_fork_cannot_acknowledge_for_the_parent(tmp_path: Path) -> None:
+    run(LEAVING, f"sqlite:///{tmp_path / 'q.db'}")
