@@ -55,6 +55,7 @@ class OpenParts:
     Attributes:
         settings: the app's.
         clock: of all parts.
+        open_store: opens the store.
         store, producer, catalog: once they were needed.
         worker: the one that runs.
         coordinator: that worker's.
@@ -64,6 +65,7 @@ class OpenParts:
 
     settings: Settings
     clock: Clock = SYSTEM_CLOCK
+    open_store: Callable[..., Store] = open_store
     store: Store | None = None
     producer: Producer | None = None
     catalog: TopicCatalog | None = None
@@ -112,8 +114,9 @@ class AppParts:
         with self.guard:
             if self.opened.worker is not None:
                 raise BadOption(
-                    "app", "running", "it is already running", "stop() it before the test"
-                )
+                    "app", "running", "it is already running",
+                    "stop() it before the test, or leave the harness that has it",
+                )  # fmt: skip
             before, self.opened = self.opened, others
         return before
 
@@ -174,7 +177,7 @@ class AppParts:
             opened = self.opened
             if opened.store is None:
                 settings = opened.settings
-                store = open_store(
+                store = opened.open_store(
                     settings.store, namespace=settings.namespace, clock=opened.clock,
                     timers_db=settings.timers_db,
                 )  # fmt: skip

@@ -106,12 +106,12 @@ class Wiring:
         self._store = store
         self._clock = clock
         self._coordinator = coordinator
-        # Whoever closes the app and goes on must not open its own store.
         settings = replace(app.settings, store=store.url, timers_db="")
         self._before = app.parts.exchange(
             OpenParts(
-                settings, clock=clock, store=store, worker=Occupied(), coordinator=coordinator,
-                pulls=NoPulls(),
+                # Whoever closes the app and goes on has the test's store still.
+                settings, clock=clock, open_store=lambda *_, **__: store, store=store,
+                worker=Occupied(), coordinator=coordinator, pulls=NoPulls(),
             )
         )  # fmt: skip
 

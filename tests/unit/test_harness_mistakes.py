@@ -164,3 +164,27 @@ def test_pytest_shows_the_test_and_not_the_harness_where_an_assertion_fails(
         harness.assert_published(ORDERS, 2)
     shown = [entry.path for entry in failure.traceback.filter(failure)]
     assert [str(path) for path in shown] == [__file__]
+
+
+def test_an_app_that_was_closed_goes_on_with_the_harnesss_store() -> None:
+    app, topic = QFrame(), Topic("t", slots=2)
+    seen: list[int] = []
+
+    @app.consumer(topic, group="g")
+    def handle(body: int) -> None:
+        seen.append(body)
+
+    with Harness(app) as harness:
+        app.publish(topic, 1)
+        with app:  # as a command, or the end of a web service, closes it
+            app.publish(topic, 2)
+        app.publish(topic, 3)
+        harness.run_until_idle()
+        harness.assert_published(topic, 1, 2, 3)
+        harness.assert_handled(topic, "g", 1, 2, 3)
+    assert sorted(seen) == [1, 2, 3]
+
+
+def test_an_app_in_a_harness_is_refused_to_another_one(app: QFrame) -> None:
+    with Harness(app), pytest.raises(BadOption, match="or leave the harness that has it"):
+        Harness(app).__enter__()
