@@ -1,4 +1,4 @@
-"""The types of the user's functions: handlers and middleware."""
+"""The types of the user's functions, and what they return: handlers and middleware."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import inspect
 from collections.abc import Awaitable
 from typing import Any
 
-from qframe.errors import BadOption
+from qframe.errors import BadHandler, BadOption
 from qframe.message import Message
 
 _REMEDY = "pass an instance of a qframe.Middleware subclass, or a list of them"
@@ -44,6 +44,31 @@ def is_async(function: object) -> bool:
     return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(
         getattr(function, "__call__", None)  # noqa: B004 - of an object that can be called
     )
+
+
+def check_result(result: object) -> None:
+    """Raises an exception that a user's function has returned; refuses what has still to run.
+
+    Raises:
+        BadHandler: if it would have to be awaited or iterated, since its work is not done.
+    """
+    if isinstance(result, BaseException) or (
+        inspect.isclass(result) and issubclass(result, BaseException)
+    ):
+        raise result
+    if inspect.isawaitable(result):
+        if inspect.iscoroutine(result):
+            result.close()
+        raise BadHandler(
+            "result", result, "it is awaitable, and nobody awaits it",
+            "await it in an async function; if a decorator returns it, decorate the async function "
+            "itself, or write `async def` around it",
+        )  # fmt: skip
+    if inspect.isgenerator(result) or inspect.isasyncgen(result):
+        raise BadHandler(
+            "result", result, "it is a generator, and nothing of it has run",
+            "remove the yield from the function, or iterate over it there",
+        )  # fmt: skip
 
 
 def middleware_given(value: Any) -> tuple[Middleware, ...]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import atexit
-import inspect
 import os
 import threading
 from collections.abc import Callable
@@ -13,6 +12,7 @@ from qframe.batching.gathering import Channel, Gathering
 from qframe.batching.settling import ItemSettler
 from qframe.clock import SYSTEM_CLOCK, Clock
 from qframe.errors import BadOption, BatcherClosed, BatcherForked, NotProcessed, QueueFull
+from qframe.hooks import check_result, is_async
 from qframe.locks import is_held_here
 from qframe.topic import checked_name, duration_ms
 
@@ -316,7 +316,9 @@ class Batcher(Generic[T]):
 
     def _process(self, index: int, items: list[T]) -> None:
         try:
-            self._run(index, list(items))  # its own list: what it does to that loses no item
+            # Its own list: what it does to that loses no item.
+            if (result := self._run(index, list(items))) is not None:
+                check_result(result)
         except BaseException as error:  # nothing raised there ends a thread
             self._settler.failed(items, error)
         else:
@@ -342,7 +344,7 @@ def checked_function(what: str, value: Callable[..., Any]) -> Callable[..., Any]
     """
     if not callable(value):
         raise BadOption(what, value, "it cannot be called", "give a function")
-    if inspect.iscoroutinefunction(value):
+    if is_async(value):
         raise BadOption(
             what, value, "it is an async function, and the batcher's threads do not await",
             "give a plain function; it can call asyncio.run(...)",

@@ -8,12 +8,12 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from qframe.clock import Clock
+from qframe.hooks import check_result
 from qframe.message import Delivery
 from qframe.outcomes import Settled, Verdict
 from qframe.runtime.executors.run_worker import SLOW_S
 from qframe.runtime.executors.thread_executor import ThreadExecutor
 from qframe.runtime.handler.attempt import Attempt
-from qframe.runtime.handler.binding import check_result
 from qframe.runtime.handler.retry_policy import Disposition
 from qframe.telemetry.histogram import Histogram
 

@@ -27,9 +27,9 @@ from opentelemetry import context as contexts
 from opentelemetry import propagate, trace
 from opentelemetry.trace import Link, SpanKind
 
+from qframe.hooks import check_result
 from qframe.message import Delivery, Message
 from qframe.outcomes import Outcome, Settled
-from qframe.runtime.handler.binding import check_result
 from qframe.stores.base import Store
 from qframe.stores.types import Entry, Settlement
 from qframe.topic import Topic

@@ -18,7 +18,7 @@ from qframe.app.pull import Pull, Pulls
 from qframe.app.qframe import QFrame
 from qframe.coordination.base import Coordinator
 from qframe.errors import BadOption, NotSupported, UnknownTopic
-from qframe.hooks import is_async
+from qframe.hooks import check_result, is_async
 from qframe.idempotency.base import Checker
 from qframe.retry import Backoff
 from qframe.runtime.consume.consumer import Consumer
@@ -28,7 +28,6 @@ from qframe.runtime.executors.event_loop import EventLoop
 from qframe.runtime.feed.settlement_sender import SettlementSender
 from qframe.runtime.feed.settler import OnLeaked
 from qframe.runtime.handler.attempt import Attempt
-from qframe.runtime.handler.binding import check_result
 from qframe.runtime.handler.spec import ConsumerSpec
 from qframe.runtime.policies.checked import CheckerPolicy
 from qframe.runtime.process.health import Health

@@ -286,3 +286,31 @@ def test_it_shows_what_it_holds() -> None:
         executor.put(2)
         assert repr(executor) == "<BatchExecutor b open waiting=1 running=1>"
         seen.open()
+
+
+async def _later() -> None: ...
+
+
+@pytest.mark.parametrize(
+    ("process", "text"),
+    [
+        (lambda _: _later(), "nobody awaits it"),
+        (lambda items: (item for item in items), "it is a generator"),
+        (lambda _: ValueError("refused"), "refused"),
+    ],
+)
+def test_process_whose_result_is_an_error_or_has_still_to_run_fails_its_batch(
+    process: Any, text: str
+) -> None:
+    failed: list[tuple[list[int], str]] = []
+    with BatchExecutor(
+        "b",
+        10,
+        process,
+        threads=1,
+        on_error=lambda items, error: failed.append((items, str(error))),
+    ) as batcher:
+        batcher.put(7)
+    [(items, error)] = failed
+    assert items == [7]
+    assert text in error

@@ -16,9 +16,10 @@ from sqlalchemy.orm import Session
 
 from qframe.codec import encode_headers
 from qframe.errors import BadHandler, UndecodableBody
+from qframe.hooks import check_result
 from qframe.message import Delivery, Message
 from qframe.runtime.handler.attempt import Attempt
-from qframe.runtime.handler.binding import bind, bind_batch, check_result, name_of
+from qframe.runtime.handler.binding import bind, bind_batch, name_of
 
 
 class Line:

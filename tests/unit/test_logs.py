@@ -15,12 +15,13 @@ from eventually import eventually
 from qframe.clock import VirtualClock
 from qframe.errors import StoreUnavailable, UndecodableBody, WorkerFailed
 from qframe.events import Events
+from qframe.hooks import check_result
 from qframe.message import Delivery, Message
 from qframe.options.settings import Settings
 from qframe.redaction import redacted
 from qframe.retry import NeedRetry, Reject
 from qframe.runtime.handler.attempt import Attempt
-from qframe.runtime.handler.binding import bind, check_result
+from qframe.runtime.handler.binding import bind
 from qframe.telemetry.lines import make_logger
 from qframe.telemetry.logs import INTERVAL_S, EventLog, log_events
 

@@ -9,6 +9,7 @@ from typing import Final, cast
 
 from qframe.clock import Clock
 from qframe.errors import WorkerLost
+from qframe.hooks import check_result
 from qframe.message import Delivery
 from qframe.options.consumer import ConsumerOptions
 from qframe.runtime.consume.finisher import Finisher
@@ -19,7 +20,7 @@ from qframe.runtime.feed.slots import Slots
 from qframe.runtime.flow.admission import AdmissionControl
 from qframe.runtime.flow.in_flight import InFlight
 from qframe.runtime.handler.attempt import Attempt
-from qframe.runtime.handler.binding import BatchHandler, Handler, check_result
+from qframe.runtime.handler.binding import BatchHandler, Handler
 from qframe.runtime.handler.time_limit import TimeLimit
 from qframe.runtime.order.base import Order
 from qframe.runtime.policies.base import EffectPolicy, Sorting

@@ -6,9 +6,9 @@ import asyncio
 from collections.abc import Awaitable, Callable
 
 from qframe.current import HOLDER, Holder
+from qframe.hooks import check_result
 from qframe.runtime.executors.event_loop import EventLoop
 from qframe.runtime.handler.attempt import Attempt
-from qframe.runtime.handler.binding import check_result
 
 
 class BatchCall:

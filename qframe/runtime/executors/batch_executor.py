@@ -9,13 +9,13 @@ from types import FrameType
 from typing import Final, Protocol, cast
 
 from qframe.clock import Clock
+from qframe.hooks import check_result
 from qframe.message import Delivery
 from qframe.options.report import HandlerStack
 from qframe.runtime.executors.batch_call import BatchCall
 from qframe.runtime.executors.event_loop import EventLoop
 from qframe.runtime.executors.worker_threads import WorkerThreads
 from qframe.runtime.handler.attempt import Attempt
-from qframe.runtime.handler.binding import check_result
 from qframe.runtime.handler.time_limit import TimeLimit
 from qframe.runtime.order.batches import Batches
 from qframe.tracebacks import running_in

@@ -9,13 +9,13 @@ from collections.abc import Awaitable, Callable
 from typing import Final, Protocol
 
 from qframe.current import HOLDER
+from qframe.hooks import check_result
 from qframe.message import Delivery
 from qframe.options.report import HandlerStack
 from qframe.runtime.executors.base import Ended
 from qframe.runtime.executors.engine_calls import EngineCalls
 from qframe.runtime.executors.event_loop import EventLoop
 from qframe.runtime.handler.attempt import Attempt
-from qframe.runtime.handler.binding import check_result
 from qframe.runtime.handler.time_limit import TimeLimit
 
 LAST_WORDS_S: Final = 5.0

@@ -143,31 +143,6 @@ def check_transaction(function: Callable[..., Any], checker: Checker | None) -> 
         )  # fmt: skip
 
 
-def check_result(result: object) -> None:
-    """Raises an exception that a handler or a hook has returned; refuses what has still to run.
-
-    Raises:
-        BadHandler: if it would have to be awaited or iterated, since its work is not done.
-    """
-    if isinstance(result, BaseException) or (
-        inspect.isclass(result) and issubclass(result, BaseException)
-    ):
-        raise result
-    if inspect.isawaitable(result):
-        if inspect.iscoroutine(result):
-            result.close()
-        raise BadHandler(
-            "result", result, "it is awaitable, and nobody awaits it",
-            "await it in an async handler; if a decorator returns it, decorate the async function "
-            "itself, or write `async def` around it",
-        )  # fmt: skip
-    if inspect.isgenerator(result) or inspect.isasyncgen(result):
-        raise BadHandler(
-            "result", result, "it is a generator, and nothing of it has run",
-            "remove the yield from the function, or iterate over it in the handler",
-        )  # fmt: skip
-
-
 def name_of(function: Callable[..., Any]) -> str:
     """How a handler is called in logs and errors: `module.function`."""
     inner = _inner(function)

@@ -9,9 +9,9 @@ from typing import Any, Final
 
 from qframe.clock import Clock
 from qframe.events import Events
-from qframe.hooks import Middleware
+from qframe.hooks import Middleware, check_result
 from qframe.message import Message
-from qframe.runtime.handler.binding import Handler, check_result
+from qframe.runtime.handler.binding import Handler
 
 # No others: an interrupt of a hook is for whoever runs the worker.
 _FAILURES: Final = (Exception, SystemExit, CancelledError)
