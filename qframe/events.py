@@ -8,8 +8,11 @@ An event nobody hears costs one `if`:
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
+
+LOGGER: Final = "qframe.events"
 
 Listener = Callable[[str, dict[str, Any]], None]
 
@@ -54,6 +57,9 @@ class Events:
         return stop
 
     def emit(self, name: str, **facts: Any) -> None:
-        """Tells every listener that `name` happened, with its facts."""
+        """Tells every listener that `name` happened, with its facts; logs one that raises."""
         for listener in self._listeners:
-            listener(name, facts)
+            try:
+                listener(name, facts)
+            except Exception:  # what happened has happened, and others are to hear of it
+                logging.getLogger(LOGGER).exception("a listener failed at the event %s", name)

@@ -73,8 +73,19 @@ def test_an_event_is_heard_in_the_thread_where_it_happens() -> None:
     assert threads == [other]
 
 
-def test_an_error_of_a_listener_reaches_the_one_who_told() -> None:
-    events = Events()
-    events.listen(lambda name, facts: {}[name])
-    with pytest.raises(KeyError, match="gone"):
-        events.emit("gone")
+def test_a_listener_that_raises_is_logged_and_the_others_hear_all_the_same(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    events, heard = Events(), Heard()
+
+    def fail(name: str, facts: dict[str, Any]) -> None:
+        raise KeyError("topic")
+
+    events.listen(fail)
+    events.listen(listener(heard))
+    events.emit("slot.lost", slot=1)
+    assert heard == [("slot.lost", {"slot": 1})]
+    [record] = caplog.records
+    assert record.name == "qframe.events"
+    assert record.getMessage() == "a listener failed at the event slot.lost"
+    assert record.exc_info is not None

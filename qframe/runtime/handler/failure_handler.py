@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from asyncio import CancelledError
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -13,6 +12,7 @@ from qframe.options.consumer import ConsumerOptions
 from qframe.outcomes import Verdict
 from qframe.retry import Backoff, NeedRetry
 from qframe.runtime.handler.attempt import Attempt
+from qframe.runtime.handler.middleware import WorkerEnd
 from qframe.runtime.handler.retry_policy import Disposition, disposition_of
 
 NO_RETRY: Final = "raise another exception, or leave out at_most_once= to allow retries"
@@ -65,7 +65,7 @@ class FailureHandler:
             problem.__cause__ = error
             error = problem
         self.emit("delivery.failed", message, error, settled=True)
-        if isinstance(error, Exception | SystemExit | CancelledError):
+        if not isinstance(error, WorkerEnd):
             self._notify_dead(message, error)
 
     def disposition_of_leaked(self, delivery: Delivery) -> Disposition:

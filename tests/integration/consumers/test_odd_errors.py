@@ -68,3 +68,45 @@ def test_an_error_that_cannot_be_told_as_it_is_ends_its_own_message_and_the_work
     told = sorted((letter.error or "").split(":")[0] for letter in dead)
     assert told == sorted(type(error).__name__ for error in errors)
     assert all(letter.attempts == max_attempts for letter in dead)
+
+
+@pytest.mark.promise(7)
+def test_a_listener_that_raises_at_every_event_stops_and_delays_no_message(
+    each_app: QFrame,
+) -> None:
+    topic = Topic("heard", slots=2)
+    done: list[Any] = []
+
+    def fail(name: str, facts: dict[str, Any]) -> None:
+        raise KeyError(name)
+
+    @each_app.consumer(topic, group="g", max_attempts=2, backoff=Backoff(0.01, cap=0.01))
+    def work(body: int) -> None:
+        if body == 0:
+            raise ValueError("the handler's own")
+        done.append(body)
+
+    each_app.events.listen(fail)
+    each_app.publish_many(topic, range(GOOD))
+    each_app.run(burst=True)
+    assert sorted(done) == list(range(1, GOOD))
+    [letter] = each_app.admin.dead(topic, "g")
+    assert letter.error == "ValueError: the handler's own"
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt(), GeneratorExit(), BaseException("odd")])
+def test_a_message_that_is_handled_at_most_once_is_mourned_whatever_was_raised(
+    each_app: QFrame, error: BaseException
+) -> None:
+    topic = Topic("once", slots=1)
+    mourned: list[BaseException] = []
+
+    @each_app.consumer(
+        topic, group="g", at_most_once=True, on_dead=lambda _, error: mourned.append(error)
+    )
+    def work(message: Message) -> None:
+        raise error
+
+    each_app.publish(topic, 1)
+    each_app.run(burst=True)
+    assert mourned == [error]
