@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from qframe.errors import Forgotten, NotSupported, WorkerLost
 from qframe.events import Events
+from qframe.hooks import check_result
 from qframe.message import Delivery, Message
 from qframe.options.consumer import ConsumerOptions
 from qframe.outcomes import Verdict
@@ -82,7 +83,7 @@ class FailureHandler:
         """Calls the user's `on_dead`."""
         if self._options.on_dead is not None:
             try:
-                self._options.on_dead(message, error)
+                check_result(self._options.on_dead(message, error))
             except BaseException as problem:  # a failing on_dead must not keep the message alive
                 self.emit("on_dead.failed", message, problem)
 

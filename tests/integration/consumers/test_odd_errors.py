@@ -110,3 +110,25 @@ def test_a_message_that_is_handled_at_most_once_is_mourned_whatever_was_raised(
     each_app.publish(topic, 1)
     each_app.run(burst=True)
     assert mourned == [error]
+
+
+def test_an_on_dead_that_returns_what_nobody_awaits_is_told_of(each_app: QFrame) -> None:
+    topic = Topic("alarms", slots=1)
+    told: list[str] = []
+
+    async def alarm(message: Message, error: BaseException) -> None: ...
+
+    @each_app.consumer(
+        topic, group="g", max_attempts=1, on_dead=lambda message, error: alarm(message, error)
+    )
+    def work(message: Message) -> None:
+        raise ValueError("bad")
+
+    each_app.events.listen(
+        lambda name, facts: told.append(str(facts["error"])) if name == "on_dead.failed" else None
+    )
+    each_app.publish(topic, 1)
+    each_app.run(burst=True)
+    assert len(each_app.admin.dead(topic, "g")) == 1
+    [error] = told
+    assert "nobody awaits it" in error
