@@ -6,6 +6,7 @@ import threading
 from asyncio import CancelledError, Task, TimerHandle
 from collections import deque
 from collections.abc import Awaitable, Callable
+from contextvars import Context
 from typing import Final, Protocol
 
 from qframe.current import HOLDER
@@ -227,7 +228,8 @@ class LoopExecutor:
                     call = HandlerTask(self._ready[0])
                     self._tasks[call] = None
                     self._ready.popleft()
-                call.task = self._event_loop.loop.create_task(self._lead(call))
+                # Else it would have the variables of the handler whose end has made room for it.
+                call.task = self._event_loop.loop.create_task(self._lead(call), context=Context())
         except BaseException as error:  # last words: nobody else hears it
             self._on_failure(self.name, error)
 

@@ -229,11 +229,12 @@ def test_a_message_that_was_taken_over_and_forgotten_is_handed_back(shop: Shop) 
     assert shop.events["delivery.leaked"] == 1
 
 
-def test_each_message_has_context_variables_of_its_own(shop: Shop) -> None:
+@pytest.mark.parametrize("threads", [1, 100])
+def test_each_message_has_context_variables_of_its_own(shop: Shop, threads: int) -> None:
     topic = Topic("t", slots=1)
     current: ContextVar[int] = ContextVar("current", default=-1)
 
-    @shop.app.consumer(topic, group="g")
+    @shop.app.consumer(topic, group="g", threads=threads)
     async def handle(message: Message) -> None:
         before = current.get()
         current.set(message.body)
