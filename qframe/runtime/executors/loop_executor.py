@@ -290,6 +290,8 @@ class LoopExecutor:
         call.ended = True
         if call.timer is not None:
             call.timer.cancel()
+            if call.timer.when() <= self._event_loop.loop.time():  # it has blocked the loop
+                self._time_limit.mark(call.attempt)
 
     def _overdue(self, call: HandlerTask) -> None:
         if call.calling and not call.stopped:

@@ -249,3 +249,20 @@ def test_a_timeout_of_the_handlers_own_is_an_error_like_any_other(
     [letter] = app.admin.dead(topic, "g")
     assert letter.error == "TimeoutError"
     assert not overdue
+
+
+def test_an_async_handler_that_has_blocked_the_loop_for_too_long_is_late_as_well(
+    app: QFrame, overdue: list[dict[str, Any]]
+) -> None:
+    topic = Topic("t", slots=1)
+
+    @app.consumer(topic, group="g", timeout="30ms", max_attempts=2, backoff=SOON)
+    async def handle(message: Message) -> None:
+        if message.body == "long":
+            threading.Event().wait(0.1)  # nothing can be called in the loop meanwhile
+
+    app.publish_many(topic, ["short", "long", "short"])
+    app.run(burst=True)
+    [letter] = app.admin.dead(topic, "g")
+    assert letter.error.startswith("HandlerTimeout: ")
+    assert len(overdue) == 2
