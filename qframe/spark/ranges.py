@@ -9,11 +9,12 @@ from typing import Final
 import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
 
-from qframe.errors import MessagesGone
+from qframe.errors import BadInput, MessagesGone, UnknownTopic
 from qframe.message import Delivery
 from qframe.spark.deliveries import Table
 from qframe.spark.options import LATEST, ReadOptions, TopicAddress
-from qframe.stores.base import Groups
+from qframe.stores.base import Groups, Store
+from qframe.topic import Topic, span_of
 
 PAGE: Final = 5_000
 FIRST_PAGE: Final = 100
@@ -80,6 +81,7 @@ def read_range(
 
     Raises:
         MessagesGone: if some were removed, unless that is no failure.
+        BadInput: if the slot was split meanwhile: they are in other slots.
     """
     table = Table(address.topic.name, raw=options.raw)
     store = address.open()
@@ -90,8 +92,10 @@ def read_range(
             size = _fitting(page)
             messages = [each for each in page if each.seq < part.end]
             following = messages[0].seq if messages else part.end
-            if following > at and options.fail_on_loss:
-                raise MessagesGone(address.topic.name, part.slot, at, following)
+            if following > at:
+                _refuse_split(store, address.topic, part.slot)
+                if options.fail_on_loss:
+                    raise MessagesGone(address.topic.name, part.slot, at, following)
             at = messages[-1].seq + 1 if messages else part.end
             if part.has_times:
                 messages = [each for each in messages if part.wants(each)]
@@ -99,6 +103,26 @@ def read_range(
                 yield table.of_deliveries(messages)
     finally:
         store.close()
+
+
+def grown(topic: Topic) -> BadInput:
+    """The error for offsets of slots that were split, or are being split, before they were read."""
+    return BadInput(
+        "topic", topic.name,
+        f"it grows, or has grown: its slots are {span_of(topic)} now, and its messages have other "
+        "offsets",
+        "load a table anew; start a query anew with another checkpoint, and with startingOffsets "
+        "where it shall not read all again",
+    )  # fmt: skip
+
+
+def _refuse_split(store: Store, topic: Topic, slot: int) -> None:
+    """Refuses a slot that was split: its messages are not gone, but in the two slots made of it."""
+    [latest] = store.latest([topic])
+    if latest is None:
+        raise UnknownTopic(topic.name)
+    if slot in latest.past_slots:
+        raise grown(latest)
 
 
 def _fitting(page: Sequence[Delivery]) -> int:

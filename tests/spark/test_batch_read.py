@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as f
 from pyspark.sql.datasource import EqualTo, Filter, GreaterThan, GreaterThanOrEqual, In, LessThan
@@ -175,6 +176,20 @@ def test_what_was_removed_is_an_error_or_left_out(spark: SparkSession, space: Sp
         [list(reader.read(part)) for part in reader.partitions()]
     left = space.read(spark, topic, failOnDataLoss="false", **asked)
     assert numbers(left) == [10, 11, 12, 13, 14]
+
+
+def test_a_table_whose_topic_grows_before_it_is_read_fails_and_leaves_nothing_out(
+    spark: SparkSession, space: Space
+) -> None:
+    topic = space.topic(slots=2)
+    space.fill(topic, 50)
+    df = space.read(spark, topic, failOnDataLoss="false")
+    assert df.count() == 50
+    with QFrame(store=space.url, namespace=space.namespace) as app:
+        app.admin.resize(topic.name, 4)
+    with pytest.raises(PySparkException, match=r"it grows, or has grown: .* load a table anew"):
+        df.count()
+    assert space.read(spark, topic).count() == 50
 
 
 @pytest.mark.parametrize(
