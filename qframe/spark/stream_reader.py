@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Final
 
 import pyarrow as pa
@@ -14,14 +14,13 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
-from qframe.errors import BadInput, BadOption, MessagesGone, TopicMismatch
+from qframe.errors import BadInput, BadOption, MessagesGone, TopicMismatch, UnknownTopic
 from qframe.spark.options import ReadOptions, TopicAddress
-from qframe.spark.ranges import Range, begins, firsts, heads, read_range
+from qframe.spark.ranges import Range, begins, firsts, grown, heads, read_range
 from qframe.stores.base import Groups, Store
 from qframe.stores.types import NO_EPOCH
-from qframe.topic import Topic, span_of
 
-Offsets = dict[str, int]  # by slot, as JSON has it
+Offsets = dict[str, dict[str, int]]  # of the topic, by slot, as JSON has it
 
 _EARLIEST: Final = "earliest"
 
@@ -49,27 +48,31 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         store = self._store()
         start = begins(store, self._address, self._options.starting)
         self._move_group(start)
-        return _offsets(start)
+        return self._offsets(start)
 
     def latestOffset(self, start: Offsets, limit: ReadLimit) -> Offsets:  # noqa: N802
         """How far the next batch goes.
 
         Raises:
             MessagesGone: if a slot ends before `start`, unless that is no failure.
-            BadInput: if the topic grows, or has grown since the query began.
+            UnknownTopic: if the topic was deleted.
+            BadInput: if the topic grows, or has grown since the query began, or if `start` is of
+                another topic.
         """
         begin = self._checked(start)
-        [latest] = self._store().latest([self._address.topic])
-        if latest is not None and latest.growth.step != self._address.topic.growth.step:
-            raise _grown(latest, begin)
         end = heads(self._store(), self._address)
+        [latest] = self._store().latest([self._address.topic])
+        if latest is None:
+            raise UnknownTopic(self._address.topic.name)
+        if latest.growth.step != self._address.topic.growth.step:
+            raise grown(latest)
         older = self._older(begin, end)
         if self._target is not None:
             end = {slot: min(offset, self._target[slot]) for slot, offset in end.items()}
         end = {slot: max(offset, begin[slot]) for slot, offset in end.items()}
         if isinstance(limit, ReadMaxRows):
             end = shared_out(begin, end, limit.max_rows)
-        return _offsets(end | older)
+        return self._offsets(end | older)
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
         """As `maxMessagesPerTrigger` says."""
@@ -78,7 +81,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def reportLatestOffset(self) -> Offsets:  # noqa: N802
         """The heads, for the query's progress."""
-        return _offsets(heads(self._store(), self._address))
+        return self._offsets(heads(self._store(), self._address))
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
         """Nothing that comes later belongs to this run of the query."""
@@ -92,9 +95,11 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """
         begin, until = self._checked(start), self._checked(end)
         if self._options.fail_on_loss:
-            for slot, kept in firsts(self._store(), self._address).items():
-                if begin[slot] < min(kept, until[slot]):
-                    raise MessagesGone(self._address.topic.name, slot, begin[slot], kept)
+            kept = firsts(self._store(), self._address)
+            for slot, offset in begin.items():
+                # A slot that was split meanwhile has none: its task finds that out.
+                if offset < min(kept.get(slot, offset), until[slot]):
+                    raise MessagesGone(self._address.topic.name, slot, offset, kept[slot])
         return [
             Range(slot, offset, until[slot])
             for slot, offset in begin.items()
@@ -169,26 +174,25 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._store().seek(self._address.topic, self._options.group, moved)
             self._committed |= moved
 
+    def _offsets(self, by_slot: Mapping[int, int]) -> Offsets:
+        """Offsets as Spark keeps them: with the topic's name, so that no other takes them."""
+        found = {str(slot): offset for slot, offset in sorted(by_slot.items())}
+        return {self._address.topic.name: found}
+
     def _checked(self, offsets: Offsets) -> dict[int, int]:
-        """Offsets by slot, if they are of a topic that has the same slots as this one."""
-        found = {int(slot): offset for slot, offset in offsets.items()}
+        """Offsets by slot, if they are of this topic, and of the slots that it has."""
         topic = self._address.topic
+        if list(offsets) != [topic.name]:
+            raise BadInput(
+                "checkpoint", sorted(offsets), f"its offsets are not those of topic {topic.name!r}",
+                "start the query with a checkpoint of its own",
+            )  # fmt: skip
+        found = {int(slot): offset for slot, offset in offsets[topic.name].items()}
         if sorted(found) != list(topic.all_slots):
             if topic.growth.step:
-                raise _grown(topic, found)
+                raise grown(topic)
             raise TopicMismatch(topic.name, "slots", topic.slots, len(found))
         return found
-
-
-def _grown(topic: Topic, read: Collection[int]) -> BadInput:
-    """The error for a query that has read a topic before its slots were split."""
-    return BadInput(
-        "topic", topic.name,
-        f"its slots are {span_of(topic)}, and the query has read {min(read)} to {max(read)}: the "
-        "topic has grown, and its messages have other offsets now",
-        "start the query anew with another checkpoint, and with startingOffsets where it shall "
-        "not read all again",
-    )  # fmt: skip
 
 
 def shared_out(begin: Mapping[int, int], end: Mapping[int, int], most: int) -> dict[int, int]:
@@ -211,7 +215,3 @@ def shared_out(begin: Mapping[int, int], end: Mapping[int, int], most: int) -> d
         ends[slot] += taken
         left -= taken
     return ends
-
-
-def _offsets(by_slot: Mapping[int, int]) -> Offsets:
-    return {str(slot): offset for slot, offset in sorted(by_slot.items())}

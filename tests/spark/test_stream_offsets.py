@@ -12,11 +12,11 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 from tables import given
 from topics import Space
 
-from qframe import Topic
-from qframe.errors import BadInput, MessagesGone, TopicMismatch
+from qframe import QFrame, Topic
+from qframe.errors import BadInput, MessagesGone, TopicMismatch, UnknownTopic
 from qframe.spark import QFrameDataSource
 from qframe.spark.columns import outgoing
-from qframe.spark.stream_reader import StreamReader, shared_out
+from qframe.spark.stream_reader import Offsets, StreamReader, shared_out
 from qframe.stores.doubling import Doubling
 
 ALL = ReadAllAvailable()
@@ -32,7 +32,17 @@ def reading(space: Space, topic: Topic, **options: str) -> Iterator[StreamReader
         reader.stop()
 
 
-def read(reader: StreamReader, start: dict[str, int], end: dict[str, int]) -> list[int]:
+def at(topic: Topic, *offsets: int) -> Offsets:
+    """The offsets of slots 0 and on, as Spark keeps them."""
+    return {topic.name: {str(slot): offset for slot, offset in enumerate(offsets)}}
+
+
+def count(offsets: Offsets) -> int:
+    """How many messages lie before them."""
+    return sum(offset for by_slot in offsets.values() for offset in by_slot.values())
+
+
+def read(reader: StreamReader, start: Offsets, end: Offsets) -> list[int]:
     """The bodies of a batch, in order of the partitions."""
     return [
         int(body)
@@ -46,12 +56,12 @@ def test_a_query_begins_where_it_is_told(space: Space) -> None:
     topic = space.topic(slots=2)
     space.fill(topic, 100)
     with reading(space, topic) as reader:
-        assert reader.initialOffset() == {"0": 0, "1": 0}
+        assert reader.initialOffset() == at(topic, 0, 0)
     with reading(space, topic, startingOffsets="latest") as reader:
         heads = reader.initialOffset()
-        assert sum(heads.values()) == 100
+        assert count(heads) == 100
     with reading(space, topic, startingOffsets='{"1": 7}') as reader:
-        assert reader.initialOffset() == {"0": 0, "1": 7}
+        assert reader.initialOffset() == at(topic, 0, 7)
         assert reader.reportLatestOffset() == heads
 
 
@@ -69,7 +79,7 @@ def test_batches_follow_each_other_without_gap_or_overlap(space: Space) -> None:
             start = end
         assert sorted(seen) == list(range(500))
         space.fill(topic, 10, first=500)
-        assert sum(reader.latestOffset(start, ALL).values()) == 510
+        assert count(reader.latestOffset(start, ALL)) == 510
 
 
 def test_a_run_that_takes_what_is_available_does_not_take_what_comes_later(space: Space) -> None:
@@ -79,7 +89,7 @@ def test_a_run_that_takes_what_is_available_does_not_take_what_comes_later(space
         start = reader.initialOffset()
         reader.prepareForTriggerAvailableNow()
         space.fill(topic, 50, first=50)
-        assert sum(reader.latestOffset(start, ALL).values()) == 50
+        assert count(reader.latestOffset(start, ALL)) == 50
 
 
 def test_the_same_offsets_give_the_same_rows_again(space: Space) -> None:
@@ -149,20 +159,20 @@ def test_a_slot_that_ends_before_the_checkpoint_is_an_error_or_goes_on_from_its_
     topic = space.topic("older", slots=2)
     space.fill(topic, 30)
     with reading(space, topic) as reader:
-        heads = reader.latestOffset(reader.initialOffset(), ALL)
-        ahead = {"0": heads["0"] + 5, "1": 0}  # as read before a server lost its last moments
+        end = reader.latestOffset(reader.initialOffset(), ALL)[topic.name]["0"]
+        ahead = at(topic, end + 5, 0)  # as read before a server lost its last moments
         with pytest.raises(MessagesGone) as caught:
             reader.latestOffset(ahead, ALL)
     gone = caught.value
-    assert (gone.slot, gone.first, gone.kept) == (0, heads["0"], heads["0"] + 5)
+    assert (gone.slot, gone.first, gone.kept) == (0, end, end + 5)
     assert "came back with an older state" in gone.__notes__[0]
     with reading(space, topic, failOnDataLoss="false") as reader:
-        end = reader.latestOffset(ahead, ReadMaxRows(4))
-        assert end == {"0": heads["0"], "1": 4}
-        assert len(read(reader, ahead, end)) == 4
+        back = reader.latestOffset(ahead, ReadMaxRows(4))
+        assert back == at(topic, end, 4)
+        assert len(read(reader, ahead, back)) == 4
         space.fill(topic, 30, first=30)
-        news = read(reader, end, reader.latestOffset(end, ALL))
-        assert len(news) == 60 - heads["0"] - 4
+        news = read(reader, back, reader.latestOffset(back, ALL))
+        assert len(news) == 60 - end - 4
 
 
 def test_a_checkpoint_of_another_slot_count_is_refused(redis_space: Space) -> None:
@@ -171,7 +181,7 @@ def test_a_checkpoint_of_another_slot_count_is_refused(redis_space: Space) -> No
         reading(redis_space, topic) as reader,
         pytest.raises(TopicMismatch, match="declared with slots=4"),
     ):
-        reader.latestOffset({"0": 5, "1": 5}, ALL)
+        reader.latestOffset(at(topic, 5, 5), ALL)
 
 
 def test_a_query_ends_when_its_topic_grows_and_does_not_go_on_from_its_checkpoint(
@@ -185,14 +195,56 @@ def test_a_query_ends_when_its_topic_grows_and_does_not_go_on_from_its_checkpoin
         assert sorted(read(reader, start, read_all)) == list(range(50))
         doubling = Doubling(space.store, topic.name, owned=lambda *_: (), pause=lambda _: None)
         doubling.finish(doubling.begin(4))
-        with pytest.raises(BadInput, match="the topic has grown"):
+        with pytest.raises(BadInput, match="it grows, or has grown: its slots are 2 to 5"):
             reader.latestOffset(read_all, ALL)
     with reading(space, topic) as reader:
         with pytest.raises(BadInput, match="with another checkpoint"):
             reader.latestOffset(read_all, ALL)
         start = reader.initialOffset()
-        assert sorted(start) == ["2", "3", "4", "5"]
+        assert sorted(start[topic.name]) == ["2", "3", "4", "5"]
         assert sorted(read(reader, start, reader.latestOffset(start, ALL))) == list(range(50))
+
+
+@pytest.mark.parametrize("loss", ["true", "false"])
+def test_a_batch_whose_slots_are_split_before_it_is_read_fails_and_leaves_nothing_out(
+    space: Space, loss: str
+) -> None:
+    topic = space.topic(slots=2)
+    space.fill(topic, 50)
+    with reading(space, topic, failOnDataLoss=loss) as reader:
+        start = reader.initialOffset()
+        end = reader.latestOffset(start, ALL)
+        planned = reader.partitions(start, end)
+        doubling = Doubling(space.store, topic.name, owned=lambda *_: (), pause=lambda _: None)
+        doubling.finish(doubling.begin(4))
+        for part in [*planned, *reader.partitions(start, end)]:
+            with pytest.raises(BadInput, match="it grows, or has grown: its slots are 2 to 5"):
+                list(reader.read(part))
+
+
+def test_a_query_ends_when_its_topic_is_deleted(space: Space) -> None:
+    topic = space.topic(slots=2)
+    space.fill(topic, 50)
+    with reading(space, topic, failOnDataLoss="false") as reader:
+        end = reader.latestOffset(reader.initialOffset(), ALL)
+        with QFrame(store=space.url, namespace=space.namespace) as app:
+            app.admin.delete_topic(topic.name, confirm=topic.name)
+        with pytest.raises(UnknownTopic, match="'orders'"):
+            reader.latestOffset(end, ALL)
+
+
+def test_a_checkpoint_of_another_topic_is_refused(space: Space) -> None:
+    """Its offsets would pass over this topic's first messages."""
+    one, other = space.topic("one"), space.topic("other")
+    space.fill(one, 50)
+    space.fill(other, 500)
+    with reading(space, one) as reader:
+        read_all = reader.latestOffset(reader.initialOffset(), ALL)
+    with (
+        reading(space, other) as reader,
+        pytest.raises(BadInput, match=r"\['one'\]: its offsets are not those of topic 'other'"),
+    ):
+        reader.latestOffset(read_all, ALL)
 
 
 @pytest.mark.parametrize(
