@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from functools import reduce
+from operator import and_, or_
 
 import msgspec
 from pyspark.sql import Column, DataFrame
@@ -65,7 +67,8 @@ def publish(
         headers: a map of texts.
         tags: an array of texts.
         id: the message's id.
-        id_columns: columns whose values, with the job's id, make the message's id.
+        id_columns: columns whose values, with the job's id, make the message's id; a row has
+            a value in one of them at least.
         job_id: the job's id, of which the messages' ids are made; made up by default.
         batch: how many rows go to the store in one call.
 
@@ -73,6 +76,8 @@ def publish(
         BadInput: if anything about it is wrong; nothing was published. Spark's own error is
             raised where it is seen first.
     """
+    if isinstance(id_columns, str):
+        raise BadOption("id_columns", id_columns, "it is a single string", f"use [{id_columns!r}]")
     settings = Settings.load(store=store, namespace=namespace)
     options = {
         "store": settings.store, "namespace": settings.namespace, "jobId": job_id or new_job(),
@@ -106,7 +111,16 @@ def publish(
     checked = write_options(options)
     address = address_of(options, may_be_new=True)
     check_incoming(rows.schema, address.topic, checked)
-    _refuse_nulls(rows, address.topic)
+    needed = {}
+    if id_columns:
+        needed["id_columns"] = [name for name in rows.columns if name.startswith("_id")]
+    if id is not None:
+        needed["id"] = ["id"]
+    if key is not None and address.topic.kind is Kind.ORDERED:
+        needed["key"] = ["key"]
+    if body is not None:
+        needed["body"] = ["body"]
+    _refuse_nulls(rows, needed)
     if isinstance(topic, Topic):
         # With its other options too, as any other publish of a topic does.
         msgspec.structs.replace(address, topic=topic, is_new=True).declare()
@@ -143,15 +157,22 @@ def _body(df: DataFrame, given: str | Column | None) -> Column:
     return column if isinstance(kind, StringType | BinaryType) else column.cast("string")
 
 
-def _refuse_nulls(rows: DataFrame, topic: Topic) -> None:
-    """Looks for rows that cannot be published, where the schema does not rule them out."""
-    wanted = ["body"] + (["key"] if topic.kind is Kind.ORDERED else [])
-    for name in wanted:
-        if not rows.schema[name].nullable or rows.filter(f.col(name).isNull()).isEmpty():
-            continue
-        if name == "key":
-            raise BadKey(
-                "key", None, f"topic {topic.name!r} is ordered by key, and a row has none",
-                "filter such rows out, or give them a key",
-            )  # fmt: skip
-        raise BadBody("body", None, "a row has none", "filter such rows out")
+def _refuse_nulls(rows: DataFrame, needed: Mapping[str, Sequence[str]]) -> None:
+    """Looks, in one job, for rows that lack something, where the schema does not rule it out.
+
+    Args:
+        rows: the rows, in the format's columns.
+        needed: for each argument of `publish`, the columns of which a row must have one.
+    """
+    open_to_nulls = {
+        what: reduce(and_, [f.col(name).isNull() for name in names]).alias(what)
+        for what, names in needed.items()
+        if all(rows.schema[name].nullable for name in names)
+    }
+    if not open_to_nulls:
+        return
+    lacking = rows.select(*open_to_nulls.values()).filter(reduce(or_, map(f.col, open_to_nulls)))
+    for row in lacking.head(1):
+        what = next(what for what in open_to_nulls if row[what])
+        error = {"body": BadBody, "key": BadKey}.get(what, BadOption)
+        raise error(what, None, "a row has none", "filter such rows out, or fill it in")

@@ -10,7 +10,7 @@ import msgspec
 import pyarrow as pa
 
 from qframe.codec import RAW, TYPE_HEADER, basis_of, checked_id, encode_headers, subject_of
-from qframe.errors import BadBody, BadInput, BadKey
+from qframe.errors import BadBody, BadInput, BadKey, BadOption
 from qframe.producing.producer import MAX_PRIORITY
 from qframe.spark.naming import hashed_ids
 from qframe.spark.options import WriteOptions
@@ -125,7 +125,13 @@ class EntryBuilder:
 
     def _ids(self, columns: dict[str, pa.Array]) -> list[str] | None:
         if self._options.id_columns:
-            values = [columns[name].to_pylist() for name in self._options.id_columns]
+            names = self._options.id_columns
+            values = [columns[name].to_pylist() for name in names]
+            if (None,) * len(names) in zip(*values, strict=True):
+                raise BadOption(
+                    f"idColumns {','.join(names)}", None, "a row has none of them, so that nothing "
+                    "tells it from the next one", "filter such rows out, or fill it in",
+                )  # fmt: skip
             return hashed_ids(self._job, values)
         if "id" not in columns:
             return None

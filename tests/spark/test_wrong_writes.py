@@ -102,6 +102,14 @@ def test_a_row_that_cannot_be_a_message_is_refused_by_its_column_and_value(
         rows.entries(batch(columns, row))
 
 
+def test_a_row_that_has_none_of_its_columns_of_ids_is_refused() -> None:
+    rows = EntryBuilder(Topic("orders"), write_options({"idColumns": "key,id"}), "job")
+    columns = "body string, key string, id string"
+    assert len(rows.entries(batch(columns, ("1", "a", None), ("2", None, "b")))) == 2
+    with pytest.raises(BadInput, match="idColumns key,id None: a row has none of them"):
+        rows.entries(batch(columns, ("1", "a", "b"), ("2", None, None)))
+
+
 def test_the_user_of_spark_reads_what_is_wrong(spark: SparkSession, redis_space: Space) -> None:
     topic = redis_space.topic()
     df = spark.range(10).coalesce(1).selectExpr("if(id = 7, 'not JSON', '1') as body")
@@ -123,6 +131,11 @@ def test_the_user_of_spark_reads_what_is_wrong(spark: SparkSession, redis_space:
         ("select 'k' k", {"key": "k", "id_columns": ["no"]}, "id_columns 'no'"),
         ("select 'k' k", {"key": "k", "job_id": "a b"}, "option jobId 'a b'"),
         ("select 'k' k", {"key": "k", "headers": "k"}, "column headers"),
+        ("select 'k' k, if(id = 90, null, id) n from range(100)",
+         {"key": "k", "id_columns": ["n"]}, "id_columns None: a row has none"),
+        ("select 'k' k, if(id = 90, null, id) n from range(100)", {"key": "k", "id": "n"},
+         "id None: a row has none"),
+        ("select 'k' k", {"key": "k", "id_columns": "k"}, r"id_columns 'k': .* use \['k'\]"),
     ],
 )  # fmt: skip
 def test_publish_refuses_before_any_row_is_published(
