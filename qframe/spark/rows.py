@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 from zlib import crc32
 
 import msgspec
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from qframe.codec import RAW, TYPE_HEADER, basis_of, checked_id, encode_headers, subject_of
 from qframe.errors import BadBody, BadInput, BadKey, BadOption
@@ -15,7 +16,7 @@ from qframe.producing.producer import MAX_PRIORITY
 from qframe.spark.naming import hashed_ids
 from qframe.spark.options import WriteOptions
 from qframe.stores.types import Entry
-from qframe.topic import Kind, Topic, checked_key
+from qframe.topic import BEYOND_MS, Kind, Topic, checked_key
 
 _RAW: Final = {TYPE_HEADER: RAW}
 
@@ -42,6 +43,7 @@ class EntryBuilder:
             BadInput: if one of them cannot be a message; it names the column and the value.
         """
         columns = dict(zip(batch.schema.names, batch.columns, strict=True))
+        _refuse_broken(columns)
         bodies = self._bodies(columns["body"])
         keys = self._keys(columns.get("key"), len(bodies))
         headers = self._headers(columns, len(bodies))
@@ -88,7 +90,7 @@ class EntryBuilder:
             if is_json:
                 try:
                     check(body)
-                except msgspec.DecodeError as error:
+                except (msgspec.DecodeError, RecursionError) as error:
                     raise BadBody(
                         "column body", body.decode(errors="replace"), f"it is not JSON ({error})",
                         "write it with to_json, or cast it to binary to publish it as it is",
@@ -138,11 +140,33 @@ class EntryBuilder:
         return [checked_id(each) for each in columns["id"].to_pylist()]
 
 
+def _refuse_broken(columns: Mapping[str, pa.Array]) -> None:
+    """Refuses texts that are not UTF-8: Spark makes them of any bytes that are cast to a string."""
+    for name, column in columns.items():
+        try:
+            column.validate(full=True)
+        except pa.ArrowInvalid as error:
+            raise BadInput(
+                "column", name, f"it has a text that is not UTF-8 ({error})",
+                "decode it where it was made, or leave a body as binary",
+            ) from None  # fmt: skip
+
+
 def _is_binary(kind: pa.DataType) -> bool:
     return bool(pa.types.is_binary(kind) or pa.types.is_large_binary(kind))
 
 
 def _milliseconds(column: pa.Array) -> list[Any]:
-    """Times as the store has them; parts of a millisecond are cut off."""
-    whole = column.cast(pa.timestamp("ms", column.type.tz), safe=False)
-    return [None if ms is None else max(0, ms) for ms in whole.cast(pa.int64()).to_pylist()]
+    """Times as the store has them; parts of a millisecond are cut off.
+
+    Raises:
+        BadInput: if one lies further ahead than a store counts.
+    """
+    whole = column.cast(pa.timestamp("ms", column.type.tz), safe=False).cast(pa.int64())
+    last = pc.max(whole).as_py()
+    if last is not None and last >= BEYOND_MS:
+        raise BadInput(
+            "column at", f"{last} ms since 1970", "it lies behind the year 5138",
+            "use an earlier time, or null for now",
+        )  # fmt: skip
+    return [None if ms is None else max(0, ms) for ms in whole.to_pylist()]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -83,7 +84,14 @@ def test_a_topic_cannot_be_overwritten(redis_space: Space) -> None:
     [
         ("stream", "body string", ("not JSON",), "column body 'not JSON'"),
         ("stream", "body string", ("1" * 300_000,), "body 'of 300000 bytes'"),
+        ("stream", "body string", ("[" * 3000 + "]" * 3000,), "column body .*it is not JSON"),
         ("stream", "body binary", (None,), "column body None"),
+        (
+            "delay",
+            "body string, at timestamp",
+            ("1", datetime(9999, 1, 1, tzinfo=UTC)),
+            "column at '253370764800000 ms since 1970': it lies behind the year 5138",
+        ),
         ("ordered", ROW, (None, "1"), "column key None"),
         ("stream", ROW, ("", "1"), "key ''"),
         ("stream", "body string, id string", ("1", "a b"), "id 'a b'"),
@@ -100,6 +108,23 @@ def test_a_row_that_cannot_be_a_message_is_refused_by_its_column_and_value(
     rows = EntryBuilder(Topic("orders", kind), write_options({}), "job")
     with pytest.raises(BadInput, match=named):
         rows.entries(batch(columns, row))
+
+
+@pytest.mark.parametrize(
+    ("columns", "named"),
+    [
+        ("cast(X'22ff22' as string) body", "column 'body'"),
+        ("'1' body, cast(X'ff' as string) key", "column 'key'"),
+        ("'1' body, map('a', cast(X'ff' as string)) headers", "column 'headers'"),
+    ],
+)
+def test_a_text_that_is_not_utf_8_is_refused(
+    spark: SparkSession, redis_space: Space, columns: str, named: str
+) -> None:
+    topic = redis_space.topic()
+    with pytest.raises(PySparkException, match=f"{named}: it has a text that is not UTF-8"):
+        redis_space.write(spark.sql(f"select {columns}"), topic)
+    assert redis_space.published(topic) == 0
 
 
 def test_a_row_that_has_none_of_its_columns_of_ids_is_refused() -> None:
