@@ -12,7 +12,10 @@ from pyspark.sql import functions as f
 from pyspark.sql.types import (
     ArrayType,
     BinaryType,
+    BooleanType,
     MapType,
+    NullType,
+    NumericType,
     StringType,
     StructType,
     VariantType,
@@ -60,8 +63,8 @@ def publish(
             say, here and not there.
         namespace: the store's namespace; by default what the settings say.
         key: what must be handled serially and in order; cast to a string.
-        body: the body: a struct, map or array is written as JSON, a string is JSON already,
-            binary is published as it is. By default, a struct of all columns.
+        body: the body: a struct, map, array or number is written as JSON, a string is JSON
+            already, binary is published as it is. By default, a struct of all columns.
         at: due then: a timestamp.
         priority: higher goes first; in `priority` and `ordered` topics.
         headers: a map of texts.
@@ -154,7 +157,14 @@ def _body(df: DataFrame, given: str | Column | None) -> Column:
     kind = df.select(column).schema[0].dataType
     if isinstance(kind, _NESTED):
         return f.to_json(column)
-    return column if isinstance(kind, StringType | BinaryType) else column.cast("string")
+    if isinstance(kind, NumericType | BooleanType | NullType):
+        return column.cast("string")
+    if isinstance(kind, StringType | BinaryType):
+        return column
+    raise BadBody(
+        "body", kind.simpleString(), "its text is not JSON",
+        "put it into a struct, which is written as a JSON object",
+    )  # fmt: skip
 
 
 def _refuse_nulls(rows: DataFrame, needed: Mapping[str, Sequence[str]]) -> None:

@@ -186,8 +186,8 @@ def job_of(options: WriteOptions, query: str, batch: str) -> str:
 def note_of(job: str) -> str:
     """The facts of a job that has failed."""
     return (
-        f"The messages that job {job} has published have ids that begin with {job!r}; "
-        "the same write with that jobId completes it."
+        f"The messages that job {job} has published have ids that begin with {job!r}, unless the "
+        "rows have ids of their own; the same write with that jobId completes it."
     )
 
 

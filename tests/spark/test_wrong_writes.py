@@ -153,6 +153,8 @@ def test_the_user_of_spark_reads_what_is_wrong(spark: SparkSession, redis_space:
          "body None"),
         ("select 'k' k", {}, "column key"),
         ("select 'k' k", {"key": "kay"}, "key 'kay'"),
+        ("select 'k' k, date'2024-01-01' d", {"key": "k", "body": "d"},
+         "body 'date': its text is not JSON; put it into a struct"),
         ("select 'k' k", {"key": "k", "id_columns": ["no"]}, "id_columns 'no'"),
         ("select 'k' k", {"key": "k", "job_id": "a b"}, "option jobId 'a b'"),
         ("select 'k' k", {"key": "k", "headers": "k"}, "column headers"),
