@@ -53,8 +53,9 @@ def publish(
     """Publishes each row of a DataFrame, once, and returns the job's id.
 
     An argument that names a part of a message is a column's name, or an expression. The same job
-    run again, with the same rows in the same partitions or with ids of their own, publishes what
-    is missing and nothing twice, within the topic's `dedupe_window`.
+    run again, with the same rows in the same partitions and order or with ids of their own,
+    publishes what is missing and nothing twice, within the topic's `dedupe_window`. After a
+    shuffle, whose order depends on chance, give `id` or `id_columns`: Spark runs tasks again.
 
     Args:
         df: the rows.

@@ -2,7 +2,8 @@
 
     python failures.py FOLDER MASTER SEED STORE NAMESPACE [STORE NAMESPACE ...]
 
-To each store it writes topics `random` and `twins`; FOLDER tells afterwards what was done to tasks.
+To each store it writes topics `random` and `twins`, and after a shuffle `shuffled` and `sorted`;
+FOLDER tells afterwards what was done to tasks.
 """
 
 from __future__ import annotations
@@ -40,14 +41,19 @@ def main(folder: Path, master: str, seed: str, *stores: str) -> None:
         "spark.executorEnv.PYTHONPATH": os.environ["PYTHONPATH"],
     })  # fmt: skip
     for number, (store, namespace) in enumerate(zip(stores[::2], stores[1::2], strict=True)):
-        for topic, partitions, spoil in (("random", PARTITIONS, at_random), ("twins", 2, beside)):
+        for topic, partitions, spoil, ids in (
+            ("random", PARTITIONS, at_random, {}),
+            ("twins", 2, beside, {}),
+            ("shuffled", PARTITIONS, shuffled, {"idColumns": "body"}),
+            ("sorted", PARTITIONS, in_order, {}),
+        ):  # fmt: skip
             marks = folder / f"{topic}-{number}"
             marks.mkdir()
             rows = spark.range(0, ROWS * partitions, 1, partitions)
             rows = rows.selectExpr("cast(id % 50 as string) key", "cast(id as string) body")
             (
                 spoil(rows, marks, f"{seed}.{number}").write.format("qframe")
-                .options(store=store, namespace=namespace, topic=topic, batchSize="40")
+                .options(store=store, namespace=namespace, topic=topic, batchSize="40", **ids)
                 .mode("append").save()
             )  # fmt: skip
     spark.stop()
@@ -106,6 +112,45 @@ def beside(rows: DataFrame, marks: Path, seed: str) -> DataFrame:
             yield each
 
     return rows.mapInArrow(pass_on, rows.schema)
+
+
+def overtaken(rows: DataFrame, marks: Path, seed: str) -> DataFrame:
+    """The same rows, but partition 0 stops half-way until its twin has written all of it.
+
+    Where the two have their rows in different orders, the second half of the twin's is not that
+    which is still missing.
+    """
+
+    def pass_on(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        task = TaskContext.get()
+        assert task is not None
+        attempt = task.attemptNumber() if task.partitionId() == 0 else None
+        for number, each in enumerate(batches):
+            if attempt == 0 and number == BATCHES // 2:
+                (marks / "0.half").touch()
+                eventually((marks / "1.all").exists, within=300)
+            if attempt == 1 and number == 0:
+                eventually((marks / "0.half").exists, within=300)
+            yield each
+        if attempt == 1:
+            (marks / "1.all").touch()
+
+    return rows.mapInArrow(pass_on, rows.schema)
+
+
+def shuffled(rows: DataFrame, marks: Path, seed: str) -> DataFrame:
+    """Rows that came from both executors: a task has those of its own first."""
+    return overtaken(by_key(rows), marks, seed)
+
+
+def in_order(rows: DataFrame, marks: Path, seed: str) -> DataFrame:
+    """The same, sorted after they came."""
+    return overtaken(by_key(rows).sortWithinPartitions("body"), marks, seed)
+
+
+def by_key(rows: DataFrame) -> DataFrame:
+    """Two partitions, of rows so large that no buffer keeps half of one from the writer."""
+    return rows.selectExpr("key", "rpad(body, 2000, ' ') body").repartition(2, "key")
 
 
 if __name__ == "__main__":

@@ -46,7 +46,8 @@ def run(
     spaces = {store: Space(url, namespace) for store, url in urls.items()}
     for space in spaces.values():
         space.topic("random", "ordered")
-        space.topic("twins", "stream")
+        for name in ("twins", "shuffled", "sorted"):
+            space.topic(name, "stream")
     paths = os.pathsep.join([*map(str, (PROGRAM.parent, PROGRAM.parent.parent)), *sys.path])
     arguments = [each for url in urls.values() for each in (url, namespace)]
     print(f"QFRAME_SPARK_SEED={SEED}")  # noqa: T201 - to have it again
@@ -86,5 +87,21 @@ def test_a_partition_that_is_written_by_a_task_and_its_speculative_twin_is_publi
     topic = space.store.topic("twins")
     assert topic is not None
     rows = failures.ROWS * 2
+    assert sorted(int(each) for each in space.bodies(topic)) == list(range(rows))
+    assert space.published(topic) == rows
+
+
+@pytest.mark.promise(2)
+@pytest.mark.parametrize("store", STORES)
+@pytest.mark.parametrize("name", ["shuffled", "sorted"])
+def test_rows_after_a_shuffle_are_published_once_if_they_name_themselves_or_are_sorted(
+    run: Run, store: str, name: str
+) -> None:
+    done = run.done_to(name, store)
+    assert done == {"0": 1, "1": 1}  # a task was overtaken by its twin
+    space = run.spaces[store]
+    topic = space.store.topic(name)
+    assert topic is not None
+    rows = failures.ROWS * failures.PARTITIONS
     assert sorted(int(each) for each in space.bodies(topic)) == list(range(rows))
     assert space.published(topic) == rows
