@@ -1,9 +1,8 @@
-"""Batch read: a stream's log, or a group's dead letters, as they are when the query is planned."""
+"""Batch read: a stream's log as planned, or a group's dead letters as they are when it runs."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Final
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
@@ -12,8 +11,7 @@ from qframe.spark.deliveries import Table
 from qframe.spark.filters import Bounds
 from qframe.spark.options import ReadOptions, TopicAddress
 from qframe.spark.ranges import PAGE, Range, begins, ends, read_range
-
-EVERYTHING: Final = 2**31 - 1
+from qframe.stores.records import DeadPlace
 
 
 class LogReader(DataSourceReader):
@@ -90,8 +88,9 @@ class DeadReader(DataSourceReader):
         table = Table(self._address.topic.name, raw=self._options.raw, dead=True)
         store = self._address.open()
         try:
-            dead = store.dead(self._address.topic, self._group, limit=EVERYTHING)
+            after: DeadPlace | None = None
+            while dead := store.dead(self._address.topic, self._group, limit=PAGE, after=after):
+                after = dead[-1].dead_place
+                yield table.of_records(dead)
         finally:
             store.close()
-        for start in range(0, len(dead), PAGE):
-            yield table.of_records(dead[start : start + PAGE])

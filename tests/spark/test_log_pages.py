@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from pyspark.sql.datasource import InputPartition
 from topics import Space
 
-from qframe import QFrame, Topic
+from qframe import QFrame, Reject, Topic
 from qframe.drivers.redis import Redis
 from qframe.spark.options import TopicAddress, read_options
-from qframe.spark.ranges import PAGE_BYTES, Range, read_range
+from qframe.spark.ranges import PAGE, PAGE_BYTES, Range, read_range
+from qframe.spark.reader import DeadReader
 from qframe.stores.redis.logs import read_log
 
 
@@ -62,3 +64,25 @@ def test_what_large_bodies_a_task_holds_at_once_is_bounded(space: Space) -> None
     )
     # The first page does not know yet how large the bodies are.
     assert max(batch.num_rows for batch in batches[1:]) * 200_000 <= PAGE_BYTES
+
+
+def test_a_task_holds_no_more_than_a_page_of_dead_letters(space: Space) -> None:
+    topic = space.topic(slots=2)
+    app = QFrame(store=space.url, namespace=space.namespace)
+
+    @app.consumer(topic, group="billing")
+    def bill(body: int) -> None:
+        raise Reject("no")
+
+    with app:
+        app.publish_many(topic, range(PAGE + 200))
+        app.run(burst=True)
+        options = read_options({"deadLetters": "true", "group": "billing"})
+        reader = DeadReader(TopicAddress(space.url, space.namespace, topic), options, "billing")
+        whole = [page.column("id").to_pylist() for page in reader.read(InputPartition(0))]
+        assert [len(page) for page in whole] == [PAGE, 200]
+        assert len({each for page in whole for each in page}) == PAGE + 200
+        pages = reader.read(InputPartition(0))
+        next(pages)
+        app.admin.dead_drop(topic, "billing", whole[1])
+        assert list(pages) == []
