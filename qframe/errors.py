@@ -115,7 +115,7 @@ class MessagesGone(QFrameError):
     def __init__(self, topic: str, slot: int, first: int, kept: int) -> None:
         super().__init__(
             f"offsets {first} to {kept - 1} of slot {slot} of topic {topic!r} were removed before "
-            "they were read; give the reader a group, or the topic a longer retain, or set "
+            "they were read; give a streaming query a group, or the topic a longer retain, or set "
             "failOnDataLoss to false to go on without them"
         )
         self.topic, self.slot, self.first, self.kept = topic, slot, first, kept
