@@ -13,13 +13,14 @@ batches into entries (`rows.py`), or deliveries into Arrow batches (`deliveries.
 
 **Writing twice publishes once.** Spark may run a task again, also beside itself, and a batch of a
 streaming query again after a restart. So an id is a function of what is written and never of the
-attempt: of the row (column `id`, or `idColumns`), or of job, partition and row number
-(`naming.py`). The latter holds only where a partition's rows come in the same order each time, as
-they need not after a shuffle; the writer cannot see that. Rows go to the store in batches cut by
-their position, which Arrow's batches have no say in; a batch has one mark in each slot, and a slot
-takes its share of it whole or not at all. A second task finds the mark. In a topic with
-`max_length` a slot may take a part of a batch, so there each message has a mark of its own. A
-streaming query's job is its id and the number of its batch, which Spark keeps in the checkpoint.
+attempt: of the row (column `id`, or `idColumns`), or of job, partition, batch, the batch's content
+and the place there (`naming.py`). With the latter a row may be published twice where a partition's
+rows come in another order, as they may after a shuffle: the writer cannot see that. None is lost.
+Rows go to the store in batches cut by their position, which Arrow's batches have no say in; a batch
+has one mark in each slot, and a slot takes its share of it whole or not at all. A second task finds
+the mark. In a topic with `max_length` a slot may take a part of a batch, so there each message has
+a mark of its own. A streaming query's job is its id and the number of its batch, which Spark keeps
+in the checkpoint.
 
 **Reading moves nothing.** A batch read, or a streaming one, reads a stream's log by offsets, one
 partition for each slot; no group is involved. Spark keeps a streaming query's offsets in its

@@ -9,6 +9,8 @@ from typing import Any
 
 import msgspec
 
+from qframe.stores.types import Entry
+
 _packed = msgspec.msgpack.Encoder().encode
 
 
@@ -22,9 +24,15 @@ def streaming_job(query: str, batch: str) -> str:
     return f"{query}.{batch}"
 
 
-def batch_token(job: str, partition: int, number: int) -> str:
-    """The beginning of the ids of a batch of rows: its job, its partition, its number there."""
-    return f"{job}.{partition}.{number}"
+def batch_token(job: str, partition: int, number: int, entries: Sequence[Entry]) -> str:
+    """The beginning of the ids of a batch of rows: its job, partition, number there, and content.
+
+    After a shuffle a task that runs again may have its rows in another order. Without the content
+    it would take these for rows that are there, and lose them.
+    """
+    content = [(each.key, each.headers, each.body, each.at_ms, each.priority) for each in entries]
+    found = blake2b(_packed(content), digest_size=6).hexdigest()
+    return f"{job}.{partition}.{number}.{found}"
 
 
 def hashed_ids(job: str, columns: Sequence[Iterable[Any]]) -> list[str]:

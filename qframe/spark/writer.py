@@ -107,13 +107,13 @@ class PartitionWriter:
         return outcomes
 
     def _send(self, producer: Producer, entries: Sequence[Entry]) -> Counter[str]:
-        token = batch_token(self._job, self._partition, self._number)
-        mark = batch_mark(token)
-        self._number += 1
-        for place, entry in enumerate(entries):
-            if not entry.id:
+        if not entries[0].id:  # else all rows have ids of their own
+            token = batch_token(self._job, self._partition, self._number, entries)
+            mark = batch_mark(token)
+            for place, entry in enumerate(entries):
                 made_up = f"{token}-{place}"
                 entry.name(made_up, made_up if self._own_marks else mark)
+        self._number += 1
         published = producer.send(self._address.topic, entries)
         outcomes = Counter([str(each.outcome) for each in published])
         if outcomes[Outcome.FULL]:

@@ -2,8 +2,8 @@
 
     python failures.py FOLDER MASTER SEED STORE NAMESPACE [STORE NAMESPACE ...]
 
-To each store it writes topics `random` and `twins`, and after a shuffle `shuffled` and `sorted`;
-FOLDER tells afterwards what was done to tasks.
+To each store it writes topics `random` and `twins`, and after a shuffle `nameless`, `shuffled` and
+`sorted`; FOLDER tells afterwards what was done to tasks.
 """
 
 from __future__ import annotations
@@ -44,6 +44,7 @@ def main(folder: Path, master: str, seed: str, *stores: str) -> None:
         for topic, partitions, spoil, ids in (
             ("random", PARTITIONS, at_random, {}),
             ("twins", 2, beside, {}),
+            ("nameless", PARTITIONS, shuffled, {}),
             ("shuffled", PARTITIONS, shuffled, {"idColumns": "body"}),
             ("sorted", PARTITIONS, in_order, {}),
         ):  # fmt: skip

@@ -46,7 +46,7 @@ def run(
     spaces = {store: Space(url, namespace) for store, url in urls.items()}
     for space in spaces.values():
         space.topic("random", "ordered")
-        for name in ("twins", "shuffled", "sorted"):
+        for name in ("twins", "nameless", "shuffled", "sorted"):
             space.topic(name, "stream")
     paths = os.pathsep.join([*map(str, (PROGRAM.parent, PROGRAM.parent.parent)), *sys.path])
     arguments = [each for url in urls.values() for each in (url, namespace)]
@@ -105,3 +105,16 @@ def test_rows_after_a_shuffle_are_published_once_if_they_name_themselves_or_are_
     rows = failures.ROWS * failures.PARTITIONS
     assert sorted(int(each) for each in space.bodies(topic)) == list(range(rows))
     assert space.published(topic) == rows
+
+
+@pytest.mark.promise(1)
+@pytest.mark.parametrize("store", STORES)
+def test_rows_after_a_shuffle_that_have_no_ids_of_their_own_are_published_at_least_once(
+    run: Run, store: str
+) -> None:
+    assert run.done_to("nameless", store) == {"0": 1, "1": 1}
+    space = run.spaces[store]
+    topic = space.store.topic("nameless")
+    assert topic is not None
+    found = {int(each) for each in space.bodies(topic)}
+    assert found == set(range(failures.ROWS * failures.PARTITIONS))
