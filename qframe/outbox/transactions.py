@@ -5,10 +5,11 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Callable, Sequence
 from contextlib import closing
+from inspect import iscoroutinefunction
 from pathlib import Path
 from typing import Any, Final, Protocol, cast
 
-from sqlalchemy import Connection, Engine, Executable, event
+from sqlalchemy import Connection, Dialect, Engine, Executable, event
 from sqlalchemy.exc import UnboundExecutionError
 from sqlalchemy.sql.expression import ClauseElement
 
@@ -16,6 +17,7 @@ from qframe.errors import BadOption
 
 _REMEDY: Final = "give a Session, a scoped_session, a Connection, or a driver's connection"
 _WAITING: Final = "qframe.outbox.waiting"
+_IN_TRANSACTION: Final = 1  # of the status that a MySQL server sends
 
 Parameters = dict[str, Any]
 
@@ -61,6 +63,7 @@ class DriverTransaction:
 
     def __init__(self, connection: Any, engine: Engine) -> None:
         self._connection = connection
+        # Django's own cursors take "%s" on every database.
         bare = getattr(connection, "dbapi_connection", connection)
         style = "qmark" if isinstance(bare, sqlite3.Connection) else "format"
         self._dialect = type(engine.dialect)(paramstyle=style)  # type: ignore[call-arg]
@@ -107,9 +110,7 @@ def transaction_of(target: Any, engine: Engine) -> OutboxTransaction:
     if hasattr(target, "get_bind") and hasattr(target, "connection"):
         return SqlAlchemyTransaction(_checked(_connection_of(target, engine), engine), target)
     if callable(getattr(target, "cursor", None)) and callable(getattr(target, "commit", None)):
-        if _commits_by_itself(target):
-            raise _autocommit(target)
-        return DriverTransaction(target, engine)
+        return DriverTransaction(_checked_driver(target, engine), engine)
     raise BadOption("session", type(target).__name__, "it is not a transaction", _REMEDY)
 
 
@@ -124,38 +125,86 @@ def _connection_of(session: Any, engine: Engine) -> Connection:
 
 def _checked(connection: Connection, engine: Engine) -> Connection:
     other = connection.engine
-    if other.pool is not engine.pool and not _same_database(other, engine):
-        shown = other.url.render_as_string(hide_password=True)
-        raise BadOption(
-            "session", shown, f"the outbox is in {engine.url.render_as_string(hide_password=True)}",
-            "give a session of that database, or create an Outbox for this one",
-        )  # fmt: skip
-    # Both were given by the user: where neither was, no driver commits by itself.
-    asked = connection.get_execution_options().get("isolation_level")
-    level = asked or getattr(connection.dialect, "_on_connect_isolation_level", None)
-    if level == "AUTOCOMMIT":
+    if other.pool is not engine.pool and (
+        other.dialect.name != engine.dialect.name
+        or not _may_be_one(other.url.database, engine.url.database)
+    ):
+        raise _elsewhere(other.url.render_as_string(hide_password=True), engine)
+    if not connection.in_transaction():
+        connection.begin()  # as its first statement would; a listener may say BEGIN there
+    pooled = connection.connection
+    if _commits_by_itself(pooled.dbapi_connection, pooled.driver_connection, connection.dialect):
         raise _autocommit(connection)
     return connection
 
 
-def _same_database(one: Engine, other: Engine) -> bool:
-    if one.dialect.name != other.dialect.name:
-        return False
-    names = one.url.database, other.url.database
-    if names[0] is None or names[1] is None or names[0] == names[1]:
+def _checked_driver(connection: Any, engine: Engine) -> Any:
+    if iscoroutinefunction(connection.commit):
+        raise BadOption(
+            "session", type(connection).__name__, "it is a driver's async connection",
+            "give an AsyncSession or an AsyncConnection to outbox.apublish",
+        )  # fmt: skip
+    driver = _driver_of(connection)
+    name = _database_of(driver)
+    if not _may_be_one(name, engine.url.database):
+        raise _elsewhere(str(name), engine)
+    if _commits_by_itself(driver, driver, engine.dialect):
+        raise _autocommit(connection)
+    return connection
+
+
+def _driver_of(connection: Any) -> Any:
+    """The driver's own connection, in what a pool or Django has put around it."""
+    if callable(getattr(connection, "ensure_connection", None)):  # Django's
+        connection.ensure_connection()
+        return connection.connection
+    return getattr(connection, "dbapi_connection", connection)
+
+
+def _database_of(driver: Any) -> str | None:
+    """The name of a driver's database; None if it does not tell."""
+    if isinstance(driver, sqlite3.Connection):
+        with closing(driver.cursor()) as cursor:
+            cursor.row_factory = None
+            return cursor.execute("PRAGMA database_list").fetchone()[2] or None
+    name = getattr(getattr(driver, "info", None), "dbname", None) or getattr(driver, "db", None)
+    return name.decode() if isinstance(name, bytes) else name
+
+
+def _may_be_one(one: str | None, other: str | None) -> bool:
+    """Whether two names may be those of one database."""
+    if one is None or other is None or one == other:
         return True  # without names nobody can tell
-    return one.dialect.name == "sqlite" and Path(names[0]).resolve() == Path(names[1]).resolve()
+    if one.startswith("file:") != other.startswith("file:"):
+        return True  # nor of a path and a URI of SQLite's
+    return Path(one).resolve() == Path(other).resolve()
 
 
-def _commits_by_itself(connection: Any) -> bool:
-    """Whether a driver's connection is in no transaction and will begin none."""
-    bare = getattr(connection, "dbapi_connection", connection)
-    if isinstance(bare, sqlite3.Connection):
-        return bare.isolation_level is None and not bare.in_transaction
-    ask = getattr(bare, "get_autocommit", None)
-    if callable(ask):
-        return bool(ask())
-    return getattr(bare, "autocommit", False) is True
+def _commits_by_itself(connection: Any, driver: Any, dialect: Dialect) -> bool:
+    """Whether a connection is in no transaction and will begin none, whoever has set it so.
+
+    Args:
+        connection: the driver's, as the dialect knows it.
+        driver: the same; of an async driver the real one.
+        dialect: SQLAlchemy's.
+    """
+    status = getattr(getattr(driver, "info", None), "transaction_status", 0)  # PostgreSQL's
+    if (
+        status
+        or getattr(driver, "in_transaction", False)
+        or getattr(driver, "server_status", 0) & _IN_TRANSACTION
+    ):
+        return False
+    if isinstance(driver, sqlite3.Connection) and getattr(driver, "autocommit", None) is True:
+        return True
+    return dialect.detect_autocommit_setting(connection)
+
+
+def _elsewhere(shown: str, engine: Engine) -> BadOption:
+    return BadOption(
+        "session", shown, f"the outbox is in {engine.url.render_as_string(hide_password=True)}",
+        "give a session of that database, or create an Outbox for this one",
+    )  # fmt: skip
 
 
 def _autocommit(connection: Any) -> BadOption:

@@ -61,6 +61,9 @@ class Dialect:
     def __init__(self, paramstyle: str = "") -> None:
         self.paramstyle = paramstyle
 
+    def detect_autocommit_setting(self, _: object) -> bool:
+        return False
+
 
 class Engine:
     """A process's way to the database.
@@ -71,6 +74,7 @@ class Engine:
     """
 
     dialect = Dialect()
+    url = SimpleNamespace(database=None)
 
     def __init__(self, database: OutboxDatabase, connection: Connection) -> None:
         self.database = database

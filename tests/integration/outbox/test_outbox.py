@@ -6,7 +6,7 @@ import asyncio
 import sqlite3
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 import pytest
 from eventually import eventually
@@ -56,46 +56,6 @@ class Reading:
         return self.messages
 
 
-class DjangoLike:
-    """As Django wraps a connection: parameters are `%s` on every database."""
-
-    class Cursor:
-        def __init__(self, cursor: sqlite3.Cursor) -> None:
-            self._cursor = cursor
-
-        def execute(self, statement: str, parameters: tuple[object, ...] = ()) -> None:
-            self._cursor.execute(statement.replace("%s", "?"), parameters)
-
-        def executemany(self, statement: str, parameters: list[tuple[object, ...]]) -> None:
-            self._cursor.executemany(statement.replace("%s", "?"), parameters)
-
-        @property
-        def rowcount(self) -> int:
-            return self._cursor.rowcount
-
-        def close(self) -> None:
-            self._cursor.close()
-
-    def __init__(self, engine: Engine) -> None:
-        self._connection = engine.raw_connection()
-        self.autocommit = False
-
-    def cursor(self) -> Self.Cursor:
-        return self.Cursor(self._connection.cursor())
-
-    def get_autocommit(self) -> bool:
-        return self.autocommit
-
-    def commit(self) -> None:
-        self._connection.commit()
-
-    def rollback(self) -> None:
-        self._connection.rollback()
-
-    def close(self) -> None:
-        self._connection.close()
-
-
 def scoped(engine: Engine) -> Any:
     return scoped_session(sessionmaker(engine))
 
@@ -126,17 +86,6 @@ def test_what_is_committed_is_handled_and_what_is_rolled_back_never_was(
     )  # fmt: skip
     assert two.body == b"\0bytes"
     assert outbox.pending() == 0
-
-
-def test_a_connection_as_django_wraps_it_will_do(local: Engine, tmp_path: Path) -> None:
-    outbox = Outbox(local)
-    connection = DjangoLike(local)
-    outbox.publish(connection, orders, 1, key="a")
-    connection.commit()
-    outbox.publish(connection, orders, 2, key="a")
-    connection.rollback()
-    connection.close()
-    assert [message.body for message in Reading(tmp_path, outbox).all()] == [1]
 
 
 def test_what_a_savepoint_takes_back_is_not_published(engine: Engine, tmp_path: Path) -> None:
@@ -190,9 +139,7 @@ def test_what_is_no_transaction_of_this_database_is_refused(local: Engine, tmp_p
     other = create_engine(f"sqlite:///{tmp_path}/other.db")
     alone = create_engine(local.url, isolation_level="AUTOCOMMIT")
     driver = sqlite3.connect(str(local.url.database), isolation_level=None)
-    django = DjangoLike(local)
-    django.autocommit = True
-    for session in (Session(other), alone.connect(), driver, django, local, None, "session"):
+    for session in (Session(other), alone.connect(), driver, local, None, "session"):
         with pytest.raises(BadOption) as caught:
             outbox.publish(session, orders, 1, key="k")
         assert caught.value.what == "session"

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from a2wsgi import ASGIMiddleware
 from consoling import HERE, LOCAL, text_of
+from django_project import set_up
 from fastapi import FastAPI
 from flask import Flask
 from litestar import Litestar, asgi
@@ -56,13 +57,9 @@ def in_litestar(app: QFrame) -> Any:
 
 
 def in_django(app: QFrame) -> Any:
-    import django
-    from django.conf import settings
     from django.core.asgi import get_asgi_application
 
-    if not settings.configured:
-        settings.configure(ROOT_URLCONF=__name__, ALLOWED_HOSTS=["*"], SECRET_KEY="x" * 50)
-    django.setup()
+    set_up()
     others = get_asgi_application()
     pages = console(app, role="owner", prefix="/qframe")
 
@@ -71,9 +68,6 @@ def in_django(app: QFrame) -> Any:
         await (pages if inside else others)(scope, receive, send)
 
     return application
-
-
-urlpatterns: list[Any] = []  # of the Django project that this module is
 
 
 @pytest.mark.parametrize("mounted", [in_starlette, in_fastapi, in_litestar, in_django])
