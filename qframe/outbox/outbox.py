@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import secrets
-import threading
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, Unpack
@@ -12,6 +11,7 @@ import msgspec
 from sqlalchemy import Engine
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.schema import CreateTable
+from sqlalchemy.util.concurrency import in_greenlet
 
 from qframe.clock import SYSTEM_CLOCK, Clock
 from qframe.codec import new_token
@@ -126,8 +126,6 @@ class Outbox:
         self.carry: Callable[[Mapping[str, str] | None], dict[str, str] | None] | None = None
         self._max_body = max_body
         self._clock: Clock = SYSTEM_CLOCK
-        self._guard = threading.Lock()
-        self._creates = create_tables
         self._created = not create_tables
 
     def publish(
@@ -193,6 +191,8 @@ class Outbox:
         Raises:
             BadInput: as `publish`.
         """
+        if hasattr(session, "registry") and callable(session):  # an async_scoped_session
+            session = session()
         if not hasattr(session, "run_sync"):
             raise BadOption(
                 "session", type(session).__name__, "it is not async", "use outbox.publish"
@@ -204,13 +204,16 @@ class Outbox:
         """How many messages wait for a relay.
 
         Args:
-            session: a Session or Connection to look with; by default one of the engine's.
+            session: what to look with, as for `publish`; by default a connection of the engine's.
+
+        Raises:
+            BadOption: if it is no transaction, or an async engine is not asked by `run_sync`.
         """
         if session is not None:
-            return self.rows.count(session)
+            return int(transaction_of(session, self.engine).value(self.rows.counting))
         self.create_if_asked()
-        with self.engine.connect() as own:
-            return self.rows.count(own)
+        with self._connections().connect() as own:
+            return int(own.execute(self.rows.counting).scalar_one())
 
     def wake(self) -> None:
         """Tells the relays of this process that something was committed: a hint, never needed.
@@ -220,26 +223,17 @@ class Outbox:
         self.bell.ring()
 
     def create(self) -> None:
-        """Creates its tables where they are not there, and fills in their lines."""
-        wanted = [self._tables.outbox, self._tables.lines]
-        for tries_left in reversed(range(_TRIES)):
-            try:
-                with self.engine.begin() as connection:
-                    self._tables.metadata.create_all(connection, tables=wanted)
-                with self.engine.begin() as connection:
-                    if self.rows.identity(connection) is None:
-                        self.rows.fill(connection, _draw())
-                break
-            except DBAPIError:  # somebody else creates them at this moment
-                if not tries_left:
-                    raise
-        self._created = True
+        """Creates its tables where they are not there, and fills in their lines.
+
+        Raises:
+            BadOption: if an async engine is not asked by `run_sync`.
+        """
+        self._create(self._connections())
 
     def create_if_asked(self) -> None:
         """Creates its tables, once, unless `create_tables=False`."""
-        with self._guard:
-            if not self._created:
-                self.create()
+        if not self._created:
+            self.create()
 
     def identity(self) -> int:
         """The number that was drawn for this outbox when its tables were filled in."""
@@ -255,15 +249,47 @@ class Outbox:
         """Creates the tables where they are missing.
 
         SQLite has one writer, who may be the caller: there it is done in the caller's transaction,
-        and again if that was rolled back. Elsewhere DDL might commit what is the caller's.
+        and again if that was rolled back. Elsewhere DDL might commit what is the caller's, and the
+        pool may have no connection left beside the caller's: it is done on one of its own.
         """
         if self._created:
             return
-        if self.engine.dialect.name != "sqlite":
-            self.create_if_asked()
+        if self.engine.dialect.name == "sqlite":
+            for table in (self._tables.outbox, self._tables.lines):
+                transaction.run(CreateTable(table, if_not_exists=True), {})
             return
-        for table in (self._tables.outbox, self._tables.lines):
-            transaction.run(CreateTable(table, if_not_exists=True), {})
+        pool, options = self.engine.pool.recreate(), self.engine.get_execution_options()
+        try:
+            self._create(
+                Engine(pool, self.engine.dialect, self.engine.url, execution_options=options)
+            )
+        finally:
+            pool.dispose()
+
+    def _connections(self) -> Engine:
+        """The engine, if what it connects to can be waited for here."""
+        if self.engine.dialect.is_async and not in_greenlet():
+            raise BadOption(
+                "engine", self.engine.driver, "it is async, and nobody awaits it here",
+                "use await session.run_sync(outbox.pending), or a lambda that calls create",
+            )  # fmt: skip
+        return self.engine
+
+    def _create(self, engine: Engine) -> None:
+        """Several may do so at once. No lock keeps them apart: tasks of one loop would block it."""
+        wanted = [self._tables.outbox, self._tables.lines]
+        for tries_left in reversed(range(_TRIES)):
+            try:
+                with engine.begin() as connection:
+                    self._tables.metadata.create_all(connection, tables=wanted)
+                with engine.begin() as connection:
+                    if self.rows.identity(connection) is None:
+                        self.rows.fill(connection, _draw())
+                break
+            except DBAPIError:  # somebody else creates them at this moment
+                if not tries_left:
+                    raise
+        self._created = True
 
     def _lock(self, transaction: OutboxTransaction, line: int, count: int) -> None:
         """Makes this transaction the only one that publishes to a line, until it ends."""

@@ -125,6 +125,7 @@ class OutboxStatements:
             .values(created_at=now_ms())
             .inline()
         )
+        self.counting: Executable = select(func.count()).select_from(outbox)
         self.notify: Executable | None = (
             select(func.pg_notify(self.channel, "")) if self._is_postgres else None
         )
@@ -219,10 +220,6 @@ class OutboxStatements:
             connection.execute(self.notify)
 
     # For everybody.
-
-    def count(self, connection: Connection) -> int:
-        """How many rows there are."""
-        return int(connection.execute(select(func.count()).select_from(self._outbox)).scalar_one())
 
     def is_empty(self, connection: Connection) -> bool:
         """Whether there are none."""

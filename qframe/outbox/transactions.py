@@ -23,13 +23,16 @@ Parameters = dict[str, Any]
 
 
 class OutboxTransaction(Protocol):
-    """The part of a transaction that publishing needs."""
+    """The part of a transaction that an outbox needs."""
 
     def run(self, statement: Executable, parameters: Parameters) -> int:
         """Runs a change once; returns how many rows it touched."""
 
     def run_many(self, statement: Executable, parameters: Sequence[Parameters]) -> None:
         """Runs a change for each."""
+
+    def value(self, query: Executable) -> Any:
+        """The one value that a query finds."""
 
     def on_commit(self, call: Callable[..., None]) -> None:
         """Calls it when the transaction has been, or is about to be, committed; if it can tell."""
@@ -49,6 +52,10 @@ class SqlAlchemyTransaction:
     def run_many(self, statement: Executable, parameters: Sequence[Parameters]) -> None:
         """Runs a change for each."""
         self._connection.execute(statement, list(parameters))
+
+    def value(self, query: Executable) -> Any:
+        """The one value that a query finds."""
+        return self._connection.execute(query).scalar_one()
 
     def on_commit(self, call: Callable[..., None]) -> None:
         """Calls it after a session's commit; a bare connection only tells that one begins."""
@@ -81,6 +88,15 @@ class DriverTransaction:
         rows = [tuple((constants | each)[name] for name in names) for each in parameters]
         with closing(self._connection.cursor()) as cursor:
             cursor.executemany(text, rows)
+
+    def value(self, query: Executable) -> Any:
+        """The one value that a query finds."""
+        text, names, constants = self._compiled(query)
+        with closing(self._connection.cursor()) as cursor:
+            cursor.execute(text, tuple(constants[name] for name in names))
+            row = cursor.fetchone()
+            [value] = row.values() if isinstance(row, dict) else row
+            return value
 
     def on_commit(self, call: Callable[..., None]) -> None:
         """Cannot tell."""

@@ -33,7 +33,6 @@ from simulation.outbox_tables import (
 from simulation.plan import Fault, Sending
 from simulation.scheduler import Process
 from simulation.store import Connection, Trouble
-from simulation.threads import SimulatedLock
 
 if TYPE_CHECKING:
     from simulation.worker import SimulatedWorker
@@ -168,7 +167,6 @@ class SimulatedOutbox:
             outbox.engine, outbox.rows = engine, rows
             outbox.bell = CommitSignal()
             outbox._created = True
-            outbox._guard = SimulatedLock()  # type: ignore[assignment]
         return self._outboxes[name], engine
 
     # Its promises.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import sqlite3
 from collections.abc import Callable
 from pathlib import Path
@@ -171,30 +170,6 @@ def test_an_outbox_is_given_to_an_app_once(local: Engine) -> None:
     outbox = app.relay(Outbox(local))
     with pytest.raises(BadOption, match="it has a relay already"):
         app.relay(outbox)
-
-
-class Awaited:
-    """What is awaited, as an AsyncSession is: it runs what is synchronous elsewhere."""
-
-    def __init__(self, session: Session) -> None:
-        self.sync_session = session
-
-    async def run_sync(self, function: Callable[..., Any], *args: Any, **options: Any) -> Any:
-        return function(self.sync_session, *args, **options)
-
-
-def test_an_async_session_is_awaited(local: Engine) -> None:
-    outbox = Outbox(local)
-    with Session(local) as session:
-        with pytest.raises(BadOption, match="apublish"):
-            outbox.publish(Awaited(session), orders, 1, key="k")
-        assert (
-            asyncio.run(outbox.apublish(Awaited(session), orders, 1, key="k", id="mine")) == "mine"
-        )
-        with pytest.raises(BadOption, match="it is not async"):
-            asyncio.run(outbox.apublish(session, orders, 1, key="k"))
-        session.commit()
-    assert outbox.pending() == 1
 
 
 def test_tables_are_made_by_a_migration_where_that_is_asked(engine: Engine, tmp_path: Path) -> None:

@@ -124,6 +124,7 @@ def test_a_database_in_a_uri_or_in_memory_has_no_name_to_compare(tmp_path: Path)
 def test_a_drivers_async_connection_is_refused_since_nobody_would_await_it(postgres: Any) -> None:
     engine = create_engine(postgres.new_database())
     outbox = Outbox(engine)
+    outbox.create()
 
     async def publish() -> None:
         url = engine.url
@@ -144,11 +145,13 @@ def test_what_django_commits_is_published_and_what_it_rolls_back_is_not(
     engine = create_engine(database_url(request, kind, tmp_path))
     other = make_url(database_url(request, kind, tmp_path))
     outbox = Outbox(engine)
+    outbox.create()
     with database("shop", engine.url) as connection, database("other", other) as wrong:
         with pytest.raises(BadOption, match="it commits each statement at once"):
             outbox.publish(connection, orders, "never", key="k")
         with transaction.atomic(using="shop"):
             outbox.publish(connection, orders, 1, key="k")
+            assert (outbox.pending(connection), outbox.pending()) == (1, 0)
             with transaction.atomic(using="shop"):
                 outbox.publish(connection, orders, "never", key="k")
                 transaction.set_rollback(True, using="shop")
