@@ -84,8 +84,12 @@ def _text(message: Message, values: list[Any]) -> str:
 
 
 def _fitted(kind: str, text: str) -> str:
-    """As short as a column takes it, and printable; what is longer is known by its hash."""
-    if len(text) <= MAX_CHARS and text.isascii() and text.isprintable():
+    """As short as a column takes it, and printable; what is not so is known by its hash.
+
+    So is a text with spaces at its end, without which MySQL and MariaDB compare it.
+    """
+    is_short = len(text) <= MAX_CHARS and not text.endswith(" ")
+    if is_short and text.isascii() and text.isprintable():
         return kind + text
     return f"{kind}sha256:{sha256(text.encode('utf-8', 'surrogatepass')).hexdigest()}"
 

@@ -136,6 +136,27 @@ def test_a_message_that_is_published_again_is_acknowledged_and_not_handled_again
     assert small.events["delivery.duplicate"] == 21
 
 
+@pytest.mark.parametrize("name", [*MARKING, *TRANSACTIONAL])
+def test_keys_that_differ_in_spaces_or_case_are_different_effects(
+    request: pytest.FixtureRequest, tmp_path: Path, small: Shop, name: str
+) -> None:
+    payments = ["ann", "ann ", "ann  ", " ann", "Ann", "änn"]
+    seen = []
+
+    def handle(message: Message) -> None:
+        seen.append(message.body["payment"])
+
+    def change(message: Message, _: Session) -> None:
+        handle(message)
+
+    with checker_of(request, name, tmp_path, key=lambda it: it.body["payment"]) as checker:
+        small.consume(change if name in TRANSACTIONAL else handle, checker)
+        small.publish(*payments, *payments)
+        small.run()
+    assert sorted(seen) == sorted(payments)
+    assert not small.errors
+
+
 @pytest.mark.promise(2)
 def test_a_change_and_its_mark_are_committed_together(shop: Shop) -> None:
     shop.consume(pay, TransactionalChecker(shop.engine, key="payment"))
