@@ -5,9 +5,10 @@ from __future__ import annotations
 import secrets
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Final, Unpack
+from typing import Annotated, Any, Final, Unpack
 
 import msgspec
+from msgspec import Meta
 from sqlalchemy import Engine
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.schema import CreateTable
@@ -20,14 +21,15 @@ from qframe.outbox.commits import CommitSignal
 from qframe.outbox.rows import KNOWN, LINES, OutboxStatements, line_of
 from qframe.outbox.transactions import OutboxTransaction, transaction_of
 from qframe.producing.outgoing import MessageOptions, Outgoing, outgoing, refuse_one_body
-from qframe.producing.producer import entry_of
+from qframe.producing.producer import MAX_PRIORITY, MAX_SEQUENCE, entry_of
 from qframe.stores.types import Entry
 from qframe.tables import DEFAULT_PREFIX, tables
-from qframe.topic import Body, Kind, SubjectRule, Topic, checked_name
+from qframe.topic import BEYOND_MS, Body, Kind, SubjectRule, Topic, checked_name
 
 MAX_BODY: Final = 262_144
 _OF_A_KIND: Final = ("priority", "within", "sequence", "slot_basis")
 _TRIES: Final = 3
+_Ms = Annotated[int, Meta(ge=0, lt=BEYOND_MS)]
 
 
 class TopicFacts(msgspec.Struct, array_like=True, frozen=True):
@@ -66,14 +68,16 @@ class Options(msgspec.Struct, omit_defaults=True):
     """The options of a row beside its columns, in JSON: the rarer options, and the topic's own.
 
     `topic` has what declares it, if the publisher gave a `Topic`; `qframe.outbox` tells the rest.
+    The bounds are those of `publish`: other programs write rows too, and a store may be unable to
+    take a larger number.
     """
 
     topic: TopicFacts | None = None
-    delay_ms: int | None = None
-    at_ms: int | None = None
-    priority: int = 0
-    within_ms: int = 0
-    sequence: int | None = None
+    delay_ms: _Ms | None = None
+    at_ms: _Ms | None = None
+    priority: Annotated[int, Meta(ge=-MAX_PRIORITY, le=MAX_PRIORITY)] = 0
+    within_ms: _Ms = 0
+    sequence: Annotated[int, Meta(ge=1, le=MAX_SEQUENCE)] | None = None
     slot_basis: str | None = None
 
 

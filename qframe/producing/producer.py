@@ -43,6 +43,7 @@ PIECE: Final = 500
 CLOSED_S: Final = 10.0
 LOOK_AGAIN_S: Final = 0.01
 MAX_PRIORITY: Final = 2**31 - 1
+MAX_SEQUENCE: Final = 2**53 - 1
 _ID_OF: Final = attrgetter("id")
 
 
@@ -329,7 +330,7 @@ def _add_options(entry: Entry, topic: Topic, item: Outgoing) -> None:
         if timed:
             raise BadOption("sequence", item.sequence, "a time is given too", "give one of them")
         whole = isinstance(item.sequence, int) and not isinstance(item.sequence, bool)
-        if not whole or not 1 <= item.sequence < 2**53:
+        if not whole or not 1 <= item.sequence <= MAX_SEQUENCE:
             raise BadOption(
                 "sequence", item.sequence, "it must be a whole number from 1", "count from 1"
             )

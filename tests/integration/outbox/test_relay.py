@@ -33,6 +33,11 @@ orders = Topic("orders", kind="ordered", slots=4)
 NONSENSE: list[dict[str, Any]] = [
     {"options": "{no json"},
     {"options": '{"delay_ms":"soon"}'},
+    {"options": '{"delay_ms":-1}'},
+    {"options": f'{{"at_ms":{10**14}}}'},
+    {"options": f'{{"priority":{10**30}}}'},
+    {"options": '{"sequence":0}'},
+    {"options": f'{{"within_ms":{10**14}}}'},
     {"headers": "[1]"},
     {"id": "not an id"},
     {"key": ""},
