@@ -26,6 +26,7 @@ from qframe.errors import (
     UnknownTopic,
 )
 from qframe.events import Events
+from qframe.idempotency.effects_table import in_one_line
 from qframe.outbox.blocked_lines import BlockedLines
 from qframe.outbox.commits import CommitListener
 from qframe.outbox.entries import entry_of, facts_of
@@ -164,7 +165,7 @@ class Relay(Service):
         try:
             busy = self.turn()
         except self._database_errors as error:
-            return self._in_trouble("outbox.unavailable", error)
+            return self._in_trouble("outbox.unavailable", in_one_line(error))
         except _Away as error:
             return self._in_trouble("store.unavailable", error)
         except UnknownGroup as error:  # somebody has dropped it
@@ -179,7 +180,7 @@ class Relay(Service):
             self._wait_s = min(most_s, max(SOONEST_S, self._wait_s * 2))
         return self._blocked.at_most(self._wait_s)
 
-    def _in_trouble(self, event: str, error: Exception) -> float:
+    def _in_trouble(self, event: str, error: Exception | str) -> float:
         if self._events:
             self._events.emit(event, part=self.name, error=error)
         self._trouble_s = min(LONG_TROUBLE_S, max(TROUBLE_S, self._trouble_s * 2))

@@ -92,7 +92,7 @@ PARTS: Final = [
         "a database that is away ends its relay",
         "outbox/relay.py",
         "        except self._database_errors as error:\n"
-        '            return self._in_trouble("outbox.unavailable", error)\n',
+        '            return self._in_trouble("outbox.unavailable", in_one_line(error))\n',
         "",
         RELAY,
     ),

@@ -330,6 +330,25 @@ def test_it_goes_on_when_the_database_comes_back(tmp_path: Path, store: str) -> 
         engine.dispose()
 
 
+def test_a_relay_says_what_its_database_refuses_and_goes_on_once_that_is_mended(
+    local: Engine, store: str
+) -> None:
+    outbox = Outbox(local, create_tables=False)
+    told: list[object] = []
+
+    def listen(name: str, facts: dict[str, Any]) -> None:
+        if name == "outbox.unavailable":
+            told.append(facts["error"])
+
+    with Worker(store, outbox, orders) as worker:
+        worker.app.events.listen(listen)
+        eventually(lambda: told)
+        assert told[0] == "OperationalError: no such table: qframe_lines"
+        outbox.create()
+        put(outbox, orders, 1, key="a")
+        eventually(lambda: worker.bodies["orders"] == [1])
+
+
 def test_a_group_of_relays_that_was_dropped_is_made_anew(local: Engine, store: str) -> None:
     outbox = Outbox(local)
     with Worker(store, outbox, orders) as worker:
