@@ -199,7 +199,8 @@ class TransactionalChecker:
         self._effects = EffectsTable(plain, prefix=prefix, create=create_tables)
         if session is None:
             session = async_session if self.is_async else plain_session
-        if not callable(session):
+        # A scoped_session would give the same one to the next message of its thread.
+        if not callable(session) or hasattr(session, "registry"):
             raise BadOption("session", session, "it does not create sessions", "use a sessionmaker")
         self.key: Key = key_of(key)
         self._factory = session

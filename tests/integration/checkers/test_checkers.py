@@ -32,7 +32,7 @@ from sqlalchemy import (
     text,
 )
 from sqlalchemy.exc import DBAPIError, IntegrityError, InvalidRequestError
-from sqlalchemy.orm import Session, sessionmaker
+from sqlalchemy.orm import Session, scoped_session, sessionmaker
 
 from qframe import (
     AlreadySettled,
@@ -570,6 +570,12 @@ def test_a_table_that_is_not_to_be_made_must_be_there(small: Shop) -> None:
         (lambda: DatabaseChecker(create_engine("sqlite:///x.db"), key=5), "key 5"),
         (lambda: TransactionalChecker(create_engine("sqlite:///x.db"), key=()), "key"),
         (lambda: TransactionalChecker(create_engine("sqlite:///x.db"), session=5), "session"),
+        (
+            lambda: TransactionalChecker(
+                create_engine("sqlite:///x.db"), session=scoped_session(sessionmaker())
+            ),
+            "use a sessionmaker",
+        ),
         (lambda: RedisChecker("redis://localhost", ttl=0), "ttl"),
         (lambda: RedisChecker("redis://localhost", key=["a", ""]), "key"),
     ],
