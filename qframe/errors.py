@@ -276,7 +276,7 @@ class CheckerUnavailable(QFrameError):
     """Raised when a checker's Redis or database cannot be reached or is busy; nothing was done."""
 
     _what = "cannot be asked"
-    _remedy = "its messages wait meanwhile; check that it runs, and its URL"
+    _remedy = "its messages wait meanwhile; check that it runs, its URL, and the rights of its user"
 
     def __init__(self, checker: str, why: str) -> None:
         super().__init__(f"checker {checker} {self._what}: {why}; {self._remedy}")

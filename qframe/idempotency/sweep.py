@@ -22,14 +22,21 @@ class EffectSweeper(Service):
     Args:
         name: the thread's.
         checker: whose effects.
+        on_trouble: called where the checker cannot sweep; the next round may.
         on_failure: called when it ends by an error.
     """
 
     def __init__(
-        self, name: str, checker: Checker, on_failure: Callable[[str, BaseException], None]
+        self,
+        name: str,
+        checker: Checker,
+        *,
+        on_trouble: Callable[[CheckerUnavailable], None],
+        on_failure: Callable[[str, BaseException], None],
     ) -> None:
         super().__init__(name, on_failure)
         self._checker = checker
+        self._on_trouble = on_trouble
 
     def run(self) -> None:
         """Sweeps until it is stopped."""
@@ -41,5 +48,5 @@ class EffectSweeper(Service):
         try:
             while self._checker.sweep(STEP) >= STEP and not self.stopping:
                 self._stopping.wait(PAUSE_S)
-        except CheckerUnavailable:
-            pass  # those who claim say so, and there is time
+        except CheckerUnavailable as error:
+            self._on_trouble(error)

@@ -62,8 +62,9 @@ class CheckerPolicy(ABC):
             on_failure=on_failure,
         )  # fmt: skip
         self._sweeper = EffectSweeper(
-            f"qframe.effects.{scope.topic}.{scope.group}", checker, on_failure
-        )
+            f"qframe.effects.{scope.topic}.{scope.group}", checker,
+            on_trouble=self._tell_trouble, on_failure=on_failure,
+        )  # fmt: skip
 
     @abstractmethod
     def prepare(self, run: list[Attempt]) -> Sorting:
@@ -187,7 +188,11 @@ class CheckerPolicy(ABC):
         """Has attempts wait for the checker."""
         waiting = [(attempt, self.wait_s(attempt)) for attempt in unit]
         sorting.waiting += waiting
-        if waiting and self._events:
+        if waiting:
+            self._tell_trouble(why)
+
+    def _tell_trouble(self, why: CheckerUnavailable) -> None:
+        if self._events:
             name = "effect.conflict" if isinstance(why, EffectConflict) else "checker.unavailable"
             self._events.emit(
                 name, topic=self._scope.topic, group=self._scope.group, error=str(why),

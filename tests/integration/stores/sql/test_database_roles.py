@@ -5,6 +5,7 @@ What a role must do is done by the classes that do it in a worker, with the role
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
@@ -208,6 +209,34 @@ def test_one_user_with_all_three_roles_handles_publishes_and_relays(shop: Shop) 
         app.run(drain=True)
     assert troubles == []
     assert sorted(paid) == list(range(9))  # type: ignore[type-var] # numbers
+
+
+def test_a_worker_that_may_not_remove_marks_says_so_and_handles_messages(shop: Shop) -> None:
+    with shop.role("migrations").begin() as connection:
+        connection.execute(text(EFFECT))  # it has expired
+    [remove] = [each for each in rights(shop.heading, 1, "handler") if each.verb == "DELETE"]
+    shop.take(remove)
+    told: list[str] = []
+    bodies: list[object] = []
+
+    def listen(name: str, facts: dict[str, Any]) -> None:
+        if name == "checker.unavailable":
+            told.append(facts["error"])
+
+    with QFrame(store="model://") as app:
+        app.events.listen(listen)
+        checker = TransactionalChecker(shop.role("handler"), create_tables=False)
+
+        @app.consumer(ORDERS, group="billing", idempotent_checker=checker, max_attempts=1)
+        def bill(message: Message, session: Session) -> None:
+            bodies.append(message.body)
+            eventually(lambda: told)
+
+        app.publish(ORDERS, 1)
+        app.run(burst=True)
+    assert bodies == [1]
+    assert re.search(REFUSED, told[0])
+    assert "the rights of its user" in told[0]
 
 
 def test_migrations_change_and_drop_what_they_have_made(shop: Shop) -> None:
