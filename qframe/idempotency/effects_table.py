@@ -146,10 +146,16 @@ def is_conflict(error: BaseException) -> bool:
     cause = error.orig
     number = cause.args[0] if cause is not None and cause.args else None
     return (
-        getattr(cause, "sqlstate", None) in _CONFLICT_STATES
+        _state_of(cause) in _CONFLICT_STATES
         or (isinstance(number, int) and number in _CONFLICT_NUMBERS)
         or str(cause).startswith(_CONFLICT_TEXTS)
     )
+
+
+def _state_of(error: BaseException | None) -> str | None:
+    """PostgreSQL's code of a driver's error; psycopg2 has another name for it."""
+    state: str | None = getattr(error, "sqlstate", None) or getattr(error, "pgcode", None)
+    return state
 
 
 def passing(shown: str, error: BaseException) -> CheckerUnavailable | None:
@@ -163,7 +169,7 @@ def passing(shown: str, error: BaseException) -> CheckerUnavailable | None:
         return EffectConflict(shown, in_one_line(error))
     is_away = isinstance(error, PoolTimeout) or (
         isinstance(error, DBAPIError)
-        and (error.connection_invalidated or getattr(error.orig, "sqlstate", "") in _AWAY_STATES)
+        and (error.connection_invalidated or _state_of(error.orig) in _AWAY_STATES)
     )
     return CheckerUnavailable(shown, in_one_line(error)) if is_away else None
 

@@ -10,8 +10,11 @@ from typing import Any
 import pytest
 from checking import MARKING, REDIS, TRANSACTIONAL, checker_of, new_scope
 from eventually import eventually
+from sqlalchemy.exc import OperationalError
 
+from qframe.errors import CheckerUnavailable, EffectConflict
 from qframe.idempotency.base import Claim, Scope, State
+from qframe.idempotency.effects_table import passing
 
 pytestmark = pytest.mark.promise(2)
 
@@ -220,3 +223,19 @@ def test_each_of_many_has_a_transaction_of_its_own(
             last = claimed(checker, scope, "a")
             assert last.state is State.CLAIMED
             checker.release_many(scope, [last])
+
+
+@pytest.mark.parametrize("name", ["sqlstate", "pgcode"])
+@pytest.mark.parametrize(
+    ("code", "expected"),
+    [("40P01", EffectConflict), ("40001", EffectConflict), ("57P01", CheckerUnavailable)],
+)
+def test_an_error_that_may_pass_is_known_by_its_code_whatever_a_driver_calls_that(
+    name: str, code: str, expected: type[CheckerUnavailable]
+) -> None:
+    """It is `pgcode` in psycopg2, which the tests do not have."""
+    cause = Exception("refused")
+    setattr(cause, name, code)
+    assert type(passing("checker", OperationalError("UPDATE", {}, cause))) is expected
+    setattr(cause, name, "23505")
+    assert passing("checker", OperationalError("UPDATE", {}, cause)) is None
