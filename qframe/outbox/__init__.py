@@ -39,8 +39,9 @@ relay. One that was frozen and wakes up looks first whether it may still; the mo
 between that look and the store's answer can only repeat what is known by its id, in the same order:
 every relay begins with the lowest rows of a line.
 
-**Refused messages.** A row that the store refuses (`TopicFull`, `UnknownTopic`, `TopicMismatch`)
-stays, and pauses its topic's line, or the whole topic if that is what is wrong; all others go on.
+**Refused messages.** A row that the store refuses (`TopicFull`, `UnknownTopic`, `TopicMismatch`,
+`BadBody`) stays, and pauses its topic's line, or the whole topic if that is what is wrong; all
+others go on.
 `inspector` shows and drops refused rows, and works out the reasons anew; the count in the row -2 of
 `lines` grows when relays are to try at once what is paused. If the store or the database is away,
 the relay waits, and goes on. One that hangs or has died ends its worker:

@@ -17,6 +17,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from qframe.clock import Clock, StepTimer
 from qframe.coordination.base import Coordinator
 from qframe.errors import (
+    BadBody,
     BadInput,
     CoordinatorUnavailable,
     PublishUnknown,
@@ -257,6 +258,9 @@ class Relay(Service):
             return
         try:
             published = self._producer.send(topic, entries)
+        except BadBody as error:
+            self._send_apart(topic, sound, error)
+            return
         except (StoreUnavailable, StoreFull):
             self._untaken |= {row.number for row in sound if row.sent_at is None}
             raise
@@ -270,6 +274,16 @@ class Relay(Service):
                 self._blocked.end(topic.name, row.line)
         if self._events:
             self._events.emit("outbox.relayed", topic=topic.name, count=len(self._gone) - before)
+
+    def _send_apart(self, topic: Topic, rows: list[OutboxRow], error: BadBody) -> None:
+        """Sends halves by themselves, until the row whose body the store cannot take is alone."""
+        if len(rows) == 1:
+            self._untaken |= {row.number for row in rows if row.sent_at is None}
+            self._block(topic.name, rows[0].line, error)
+            return
+        middle = len(rows) // 2
+        self._send(topic, rows[:middle])
+        self._send(topic, rows[middle:])
 
     def _topic_of(self, name: str, rows: list[OutboxRow]) -> Topic:
         """The topic as it is declared; one that nobody has declared yet, by what a row says.

@@ -15,7 +15,7 @@ from business import engine_of
 from eventually import eventually
 from late import Late, loses
 from seated import Seated
-from servers import PostgresServer, RedisServer
+from servers import MariaDbServer, PostgresServer, RedisServer
 from sqlalchemy import Engine, text, update
 from sqlalchemy.orm import Session
 
@@ -164,6 +164,27 @@ def test_a_row_that_makes_no_sense_holds_back_its_line_and_nothing_else(
         eventually(lambda: worker.bodies["orders"] == [1])
         eventually(lambda: worker.events["outbox.blocked"] or not outbox.pending())
     assert outbox.pending() == 1
+
+
+@pytest.mark.promise(7)
+def test_a_body_that_the_store_cannot_take_holds_back_its_line_and_nothing_else(
+    local: Engine, mariadb: MariaDbServer
+) -> None:
+    [(limit,)] = mariadb.call("SELECT @@max_allowed_packet")
+    assert isinstance(limit, int)
+    outbox = Outbox(local, max_body=limit)
+    with Session(local) as session:
+        for number in range(4):
+            outbox.publish(session, orders, number, key=f"key-{number}")
+        outbox.publish(session, orders, b"x" * (limit - 1000), key="large")
+        outbox.publish(session, orders, "behind", key="large")
+        for number in range(4, 8):
+            outbox.publish(session, orders, number, key=f"key-{number}")
+        session.commit()
+    with Worker(mariadb.new_database(), outbox, orders) as worker:
+        eventually(lambda: sorted(worker.bodies["orders"]) == list(range(8)))
+        assert worker.events["outbox.blocked"] == 1
+    assert outbox.pending() == 2
 
 
 @pytest.mark.promise(1)
