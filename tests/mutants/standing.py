@@ -108,8 +108,15 @@ STANDING: Final = [
     Mutant(
         "room is kept for replies that have come",
         "runtime/feed/standing_pulls.py",
-        "                del self._places[place.slot]\n        self._note()\n",
-        "                del self._places[place.slot]\n",
+        "            self._replaced = deque(left, maxlen=MOST_REPLACED)\n        self._note()\n",
+        "            self._replaced = deque(left, maxlen=MOST_REPLACED)\n",
+        PULL,
+    ),
+    Mutant(
+        "what a pull was answered with that others replaced is not revoked",
+        "runtime/feed/standing_pulls.py",
+        "self._replaced += [(self._clock.monotonic_s(), place) for place in before[:-1]]",
+        "pass",
         PULL,
     ),
     Mutant(

@@ -7,8 +7,9 @@ from collections.abc import Callable
 import pytest
 from pull_line import FIRST, SECOND, Line, rings
 
+from qframe.clock import VirtualClock
 from qframe.runtime.feed.pull_loop import MOMENT_S
-from qframe.runtime.feed.standing_pulls import StandingPlace, StandingPulls
+from qframe.runtime.feed.standing_pulls import REPLACED_S, StandingPlace, StandingPulls
 from qframe.runtime.flow.in_flight import InFlight
 from qframe.stores.types import LateReply, PullRequest
 
@@ -74,6 +75,18 @@ def test_what_stands_when_it_ends_is_revoked_and_what_has_come_is_not(kind: str)
     ).deliveries  # fmt: skip
     assert (int(again.body), again.attempt) == (2, 1)
     assert line.loop.unrevoked() == frozenset()
+
+
+@pytest.mark.promise(6)
+def test_what_is_on_its_way_when_it_ends_is_revoked_though_two_more_pulls_stood() -> None:
+    """Of a slot the last two were known alone: its message lost an attempt (seed 11817149)."""
+    line = line_of("delay", slots=1)
+    line.run(answers(line, 0, 1, arrives=False), nothing, nothing, nothing)
+    line.settle()
+    [again] = line.model.pull(
+        line.topic, "g", [PullRequest(0, FIRST, 9)], receipt="r", lease_ms=1, max_attempts=9
+    ).deliveries
+    assert (int(again.body), again.attempt) == (1, 1)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -274,16 +287,22 @@ def test_no_slot_stands_twice_under_a_receipt() -> None:
     """
     numbers = iter("abcdef")
     in_flight = InFlight(max_messages=9, max_bytes=9, on_room=lambda: None)
-    pulls = StandingPulls(address="x", in_flight=in_flight, make_receipt=lambda: next(numbers))
+    clock = VirtualClock()
+    pulls = StandingPulls(
+        address="x", in_flight=in_flight, make_receipt=lambda: next(numbers), clock=clock
+    )
     asks = [PullRequest(slot, FIRST, 1) for slot in range(3)]
     assert pulls.begin(asks).receipt == "a"
     pulls.end([place(0, "a")])
     assert pulls.begin(asks[:1]).receipt == "b"
     assert pulls.begin(asks[1:]).receipt == "b"
     assert pulls.begin(asks).receipt == "c"
-    assert set(pulls.places()) == {
-        place(slot, receipt) for slot in range(3) for receipt in "bc"
-    }  # fmt: skip
+    standing = {place(slot, receipt) for slot in range(3) for receipt in "bc"}
+    replaced = {place(1, "a"), place(2, "a")}  # whose replies may be on their way
+    assert set(pulls.places()) == standing | replaced
+    assert set(pulls.places({1: FIRST, 2: FIRST})) == {place(0, "b"), place(0, "c")}
+    clock.advance(round(REPLACED_S * 1000))
+    assert set(pulls.places()) == standing
     assert in_flight.expected == 3
     assert pulls.place_of(LateReply(1, FIRST, "b", None)) == place(1, "b")
     assert pulls.place_of(LateReply(1, SECOND, "b", None)) is None

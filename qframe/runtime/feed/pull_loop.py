@@ -84,7 +84,7 @@ class PullLoop(Service):
         self._is_kept = context.topic.history_ms > 0
         self._standing = StandingPulls(
             address=bell.address if max_attempts > 1 else "",
-            in_flight=in_flight, make_receipt=self._new_receipt,
+            in_flight=in_flight, make_receipt=self._new_receipt, clock=context.clock,
         )  # fmt: skip
         self._clock = context.clock
         self._backoff = Backoff(0.05, cap=2)

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import NamedTuple
+from collections import deque
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Final, NamedTuple
 
+from qframe.clock import Clock
 from qframe.runtime.flow.in_flight import InFlight
 from qframe.stores.types import LateReply, PullRequest, StandingTerms
+
+REPLACED_S: Final = 5.0
+MOST_REPLACED: Final = 32
 
 
 class StandingPlace(NamedTuple):
@@ -22,13 +27,15 @@ class StandingPulls:
 
     Each may be answered once, with one message, and takes its room in flight until it is. Its
     receipt revokes a reply that has not come: so no slot stands a second time under a receipt, by
-    which it may have been answered. Of a slot it knows the last two places: while a pull is made,
-    the reply to the one before may come.
+    which it may have been answered. Of a slot it takes over replies to the last two: while a pull
+    is made, the reply to the one before may come. What those before were answered with may be on
+    its way still: that is revoked with them, for some seconds.
 
     Args:
         address: where replies are sent; empty where no pull can stand.
         in_flight: keeps room for the replies.
         make_receipt: makes a receipt.
+        clock: says which were replaced long ago.
 
     Attributes:
         possible: whether a pull can stand.
@@ -36,14 +43,16 @@ class StandingPulls:
     """
 
     def __init__(
-        self, *, address: str, in_flight: InFlight, make_receipt: Callable[[], str]
+        self, *, address: str, in_flight: InFlight, make_receipt: Callable[[], str], clock: Clock
     ) -> None:
         self.possible: bool = bool(address)
         self._in_flight = in_flight
         self._make_receipt = make_receipt
+        self._clock = clock
         self._standing = StandingTerms(address, "")
         self._stood: set[int] = set()
         self._places: dict[int, list[StandingPlace]] = {}
+        self._replaced: deque[tuple[float, StandingPlace]] = deque(maxlen=MOST_REPLACED)
         self.slots: frozenset[int] = frozenset()
 
     def __bool__(self) -> bool:
@@ -58,6 +67,7 @@ class StandingPulls:
         for ask in asks:
             self._stood.add(ask.slot)
             before = self._places.get(ask.slot, ())
+            self._replaced += [(self._clock.monotonic_s(), place) for place in before[:-1]]
             self._places[ask.slot] = [*before[-1:], StandingPlace(ask.slot, ask.epoch, receipt)]
         self._note()
         return self._standing
@@ -68,20 +78,26 @@ class StandingPulls:
         return place if place in self._places.get(reply.slot, ()) else None
 
     def places(self, owned: Mapping[int, str] | None = None) -> list[StandingPlace]:
-        """All places, or those whose slots are not owned so."""
+        """All places, or those whose slots are not owned so; what replaced ones brought as well."""
+        since_s = self._clock.monotonic_s() - REPLACED_S
+        replaced = [place for at_s, place in self._replaced if at_s > since_s]
         return [
             place
-            for places in self._places.values()
+            for places in (replaced, *self._places.values())
             for place in places
             if owned is None or owned.get(place.slot) != place.epoch
         ]
 
-    def end(self, places: Iterable[StandingPlace]) -> None:
+    def end(self, places: Collection[StandingPlace]) -> None:
         """No pull stands there: what it was answered with is in flight, or in doubt."""
         for place in places:
-            self._places[place.slot].remove(place)
-            if not self._places[place.slot]:
-                del self._places[place.slot]
+            if place in (standing := self._places.get(place.slot, [])):
+                standing.remove(place)
+                if not standing:
+                    del self._places[place.slot]
+        if self._replaced and places:
+            left = [each for each in self._replaced if each[1] not in places]
+            self._replaced = deque(left, maxlen=MOST_REPLACED)
         self._note()
 
     def forget(self) -> None:
