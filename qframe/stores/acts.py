@@ -71,8 +71,8 @@ class DeadLetters(Protocol):
 
         In a stream they come back alone, as a retry does; where the group keeps order, each in its
         key's place, but behind a head that is handed out. Where subjects are queued, each is
-        published to this group anew: appended in `ordered`, and elsewhere absorbed by an equal
-        subject that is there already, which is the newer one.
+        published to this group anew: appended in `ordered`; elsewhere it replaces or merges with an
+        equal subject as any message does, but gives way to one that was published since.
         """
 
     def drop_dead(

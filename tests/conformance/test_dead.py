@@ -226,9 +226,26 @@ def test_two_dead_letters_of_one_subject_are_retried_as_one(bench: Bench, kind: 
         bench.advance(5)
     assert bench.total(topic).dead == 2
     assert bench.store.retry_dead(topic, "g") == 2
-    assert len(bench.got(topic)) == 1
+    assert bench.bodies(topic) == ["newer"]
     total = bench.total(topic)
     assert (total.published, total.doing, total.dead) == (1, 1, 0)
+
+
+@pytest.mark.parametrize("kind", ["delay", "priority", "merge"])
+def test_the_newest_of_a_subject_s_dead_letters_is_handled_last(bench: Bench, kind: str) -> None:
+    topic = bench.topic(kind, "g")
+    for body in ("first", "second", "third"):
+        bench.publish(topic, body, "k", id=body)
+        bench.kill(topic, *bench.got(topic))
+        bench.advance(5)
+    assert bench.store.retry_dead(topic, "g", ["first"]) == 1
+    [one] = bench.got(topic)
+    assert bench.store.retry_dead(topic, "g", ["third"]) == 1
+    assert bench.store.retry_dead(topic, "g", ["second"]) == 1
+    assert bench.ack(topic, one) == SETTLED
+    assert bench.bodies(topic) == ["third"]
+    total = bench.total(topic)
+    assert (total.published, total.settled, total.doing, total.dead) == (2, 1, 1, 0)
 
 
 def test_retried_dead_letters_of_ordered_are_appended_the_longest_dead_first(

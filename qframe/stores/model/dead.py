@@ -11,7 +11,13 @@ from qframe.stores.acts import DeadLetters
 from qframe.stores.model import inspect
 from qframe.stores.model.queues import park, queue, subject_of
 from qframe.stores.model.role import ModelRole
-from qframe.stores.model.state import DeadLetter, GroupCursor, QueuedHead, TopicState
+from qframe.stores.model.state import (
+    DeadLetter,
+    GroupCursor,
+    QueuedHead,
+    StoredMessage,
+    TopicState,
+)
 from qframe.stores.records import DeadPlace, Record
 from qframe.topic import Kind, Topic
 
@@ -102,10 +108,18 @@ def retry(state: TopicState, found: list[tuple[int, GroupCursor, DeadLetter]], n
             continue
         cursor.published -= 1
         message = dead_letter.message
-        if state.topic.kind is Kind.ORDERED or message.subject not in cursor.heads:
+        if state.topic.kind is Kind.ORDERED or _is_newest(cursor, message):
             seq = state.slots[number].take_number()
             again = msgspec.structs.replace(message, due_ms=now_ms, seq=seq)
             queue(cursor, state.topic.kind, again, now_ms)
+
+
+def _is_newest(cursor: GroupCursor, message: StoredMessage) -> bool:
+    """Whether no message of its subject was published since."""
+    head = cursor.heads.get(message.subject)
+    if head is None:
+        return True
+    return message.published_at_ms > [head.message, *head.behind][-1].published_at_ms
 
 
 def drop(found: list[tuple[int, GroupCursor, DeadLetter]]) -> None:

@@ -27,7 +27,7 @@ from qframe.stores.sql.padding import padded
 from qframe.stores.sql.parking import Coming, max_parked_of, park
 from qframe.stores.sql.records import record_of_dead
 from qframe.stores.sql.role import SqlRole
-from qframe.stores.sql.schema import PER_TOPIC, slots
+from qframe.stores.sql.schema import PER_TOPIC, backlog, slots, subjects
 from qframe.stores.sql.schema import dead as dead_letters
 from qframe.stores.sql.topic_ref import TopicRef, check_slots
 from qframe.topic import Kind, Topic
@@ -97,6 +97,16 @@ _REMOVE: Final = Statement(
         dead_letters.c.cursor == bindparam("at"), dead_letters.c.seq == bindparam("s")
     ),
     "at s",
+)
+_OF_SUBJECT: Final = Statement(
+    select(subjects.c.published_at)
+    .where(subjects.c.cursor == bindparam("at"), subjects.c.subject == bindparam("of"))
+    .union_all(
+        select(backlog.c.published_at).where(
+            backlog.c.cursor == bindparam("at"), backlog.c.subject == bindparam("of")
+        )
+    ),
+    "at of at of",
 )
 _HEAD: Final = Statement(select(slots.c.head).where(slots.c.slot == bindparam("at")), "at")
 
@@ -171,16 +181,18 @@ def _publish_again(
     envelope: Row,
     now_ms: int,
 ) -> None:
-    """Queues a dead message for its group, unless an equal subject, which is newer, is there."""
+    """Queues a dead message for its group, unless a newer one of an equal subject is there."""
     known = known_heads(transaction, {cursor: [subject]})[cursor]
     # It was counted when it was published first; where two become one, one less was published.
     transaction.run(arrive.COUNT, (-1, 0, 0, cursor))
+    one = Arrival(subject, now_ms, priority, *envelope)
     if known and ref.topic.kind is not Kind.ORDERED:
-        return
+        others = transaction.rows(_OF_SUBJECT, (cursor, subject) * 2)
+        if one.published_at <= max(row[0] for row in others):
+            return
     at = ref.slot_number(cursor % PER_TOPIC)
     head = transaction.rows(_HEAD, (at,))[0][0]
     transaction.run(arrive.SET_HEAD, (head + 1, at))
-    one = Arrival(subject, now_ms, priority, *envelope)
     one.seq = head
     writes = arrive.Writes(transaction)
     writes.to_queue(ref.topic.kind, cursor, [one], known, now_ms)
