@@ -23,9 +23,10 @@ class Outgoing(msgspec.Struct, gc=False, eq=False):
         key: what must be handled serially and in order with it.
         headers: texts that go with it.
         tags: texts by which consumers may choose.
-        id: its id; one is made up where there is none. The same id again within the topic's
-            `dedupe_window` is a duplicate in its slot: with the same key, or without one; where
-            equal bodies are one subject, with the same body.
+        id: its id, of one message of the topic alone; one is made up where there is none. The same
+            id again within the topic's `dedupe_window` is a duplicate in its slot: with the same
+            key or another one of the slot, or without one; where equal bodies are one subject, with
+            the same body.
         delay: due so much later: seconds, a text such as "10m", or a timedelta.
         at: due then: a datetime with a time zone, or seconds since 1970.
         priority: higher goes first; in `priority` and `ordered` topics.

@@ -23,6 +23,15 @@ def test_the_same_id_again_within_the_window_is_a_duplicate(bench: Bench, kind: 
     assert bench.publish(topic, 3, "k", id="order-1") == "stored"
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_an_id_of_another_key_is_known_in_its_slot_alone(bench: Bench, kind: str) -> None:
+    topic = bench.topic(kind, "g", slots=2)
+    assert [topic.slot_of(key) for key in (b"a", b"b", b"d")] == [1, 1, 0]
+    assert bench.publish(topic, 1, "a", id="created") == "stored"
+    assert bench.publish(topic, 2, "d", id="created") == "stored"
+    assert bench.publish(topic, 3, "b", id="created") == "duplicate"
+
+
 @pytest.mark.promise(1)
 def test_an_id_twice_in_one_call_is_stored_once(bench: Bench) -> None:
     topic = bench.topic("stream", "g")
