@@ -75,8 +75,10 @@ def status_of(
 
 def _standing(store: Store, topic: Topic, record: Record) -> TimerStatus:
     """A timer that is there still, if among the dead."""
-    state = "due" if record.state == "todo" else record.state
-    if record.state == "waiting" and record.attempts:
+    state = record.state
+    if record.state == "todo":  # behind another of its key it may not be due yet
+        state = "due" if (record.due_ms or 0) <= store.now_ms(topic) else "waiting"
+    elif record.state == "waiting" and record.attempts:
         state = "retrying"
     history: tuple[HistoryEntry, ...] = ()
     if topic.history_ms:

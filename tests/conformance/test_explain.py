@@ -82,6 +82,20 @@ def test_it_waits_behind_another_of_its_key_that_a_worker_has(bench: Bench, kind
     ]  # fmt: skip
 
 
+@pytest.mark.parametrize("kind", ["ordered", "delay", "priority", "merge"])
+def test_behind_another_of_its_key_it_waits_for_its_own_time_too(bench: Bench, kind: str) -> None:
+    topic = bench.topic(kind, "g")
+    serve(bench, topic)
+    bench.publish(topic, 1, "k", id="first")
+    take(bench, topic, run=1)
+    bench.publish(topic, 2, "k", id="second", delay_ms=3_600_000)
+    one = explained(bench, topic, "second")
+    assert names(one) == ["behind", "running", "not-due"]
+    assert one.causes[2].of is None
+    bench.advance(3_600_000)
+    assert names(explained(bench, topic, "second"))[-1] != "not-due"
+
+
 @pytest.mark.parametrize("kind", ["stream", "ordered"])
 def test_it_was_in_hand_and_nobody_is_alive_to_go_on(bench: Bench, kind: str) -> None:
     topic = bench.topic(kind, "g")

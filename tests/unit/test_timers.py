@@ -238,6 +238,18 @@ def test_how_a_timer_has_ended_is_known_as_long_as_its_topic_keeps_it(bench: Ben
     assert state(id="m-handled") == ["handled"]
 
 
+def test_a_timer_that_is_set_while_its_key_is_in_hand_waits_for_its_time(bench: Bench) -> None:
+    topic = Topic("wake", kind="delay", slots=2)
+    bench.timers.schedule("wake", 1, key="a", delay=0)
+    bench.store.take(topic, "g", {0: EPOCH, 1: EPOCH})
+    asks = [PullRequest(0, EPOCH, 9), PullRequest(1, EPOCH, 9)]
+    bench.store.pull(topic, "g", asks, receipt="1@w", lease_ms=90_000, max_attempts=16)
+    bench.timers.schedule("wake", 2, key="a", id="m-2", delay=60)
+    assert [each.state for each in bench.timers.status("wake", "a")] == ["doing", "waiting"]
+    bench.timers.schedule("wake", 3, key="a", id="m-3", delay=0)
+    assert [each.state for each in bench.timers.status("wake", "a")] == ["doing", "due"]
+
+
 CALLS: list[Callable[[Timers, Any], Any]] = [
     lambda timers, topic: timers.schedule(topic, 1, key="a", delay=1),
     lambda timers, topic: timers.move(topic, "a", delay=1),

@@ -40,7 +40,8 @@ def causes_of(
     if head is not None and record.state != "doing":
         waits = _open(head, around, now_ms, of=head.id)
         at = waits[0].name == "paused"  # nothing of the key moves until it is resumed
-        return [*waits[:at], _behind(record, head, around), *waits[at:]]
+        own = _not_due(record, around, now_ms)
+        return [*waits[:at], _behind(record, head, around), *waits[at:], *own]
     return _open(record, around, now_ms)
 
 
