@@ -119,6 +119,16 @@ def test_a_newer_message_has_its_place(bench: Bench, kind: str, cause: str) -> N
     assert "after 1 attempt, of which the last one" in one.cause.text
 
 
+def test_a_timer_that_was_edited_has_gone_since(bench: Bench) -> None:
+    topic = bench.topic("delay", "g", history="1d")
+    bench.publish(topic, 1, "k", id="m", delay_ms=1000)
+    bench.store.edit(topic, "k", due_ms=bench.store.now_ms() + 2000, by="ann")
+    bench.publish(topic, 2, "k", id="newer", delay_ms=1000)
+    one = explained(bench, topic, "m")
+    assert "replaced since it was edited by ann at 20" in one.cause.text
+    assert "attempt" not in one.cause.text
+
+
 def test_who_may_not_see_bodies_sees_the_class_of_an_error_alone(bench: Bench) -> None:
     topic = failed_once(bench, "ordered")
     [one] = admin(bench, "viewer").explain(topic, "m")

@@ -9,7 +9,7 @@ from qframe.admin.explain.cause import Cause, Explanation
 from qframe.admin.explain.words import attempts, moment
 from qframe.outcomes import Verdict
 from qframe.stores.base import Searching
-from qframe.stores.history import CANCELLED
+from qframe.stores.history import CANCELLED, EDITED
 from qframe.stores.records import HistoryEntry, Record
 from qframe.topic import Topic
 
@@ -78,6 +78,10 @@ def gone_after(last: HistoryEntry, published_ms: int | None) -> Cause:
         by = f" by {last.worker}" if last.worker is not None else ""
         text = f"it was cancelled at {moment(last.ended_ms)}{by}"
         return Cause("forgotten", text, {"published_ms": published_ms})
+    if last.verdict == EDITED:
+        by = f" by {last.worker}" if last.worker is not None else ""
+        text = f"it is gone: dropped, cancelled or replaced since it was edited{by} at "
+        return Cause("forgotten", text + moment(last.ended_ms), {"published_ms": published_ms})
     by = f" of {last.worker}" if last.worker is not None else ""
     text = (
         f"it is gone: dropped, cancelled or replaced after {attempts(last.attempt)}, of which the "
