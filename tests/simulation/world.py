@@ -230,7 +230,7 @@ class World:
     def retry_dead(self, group: str) -> list[str]:
         """An operator retries a group's dead letters; returns the ids of those that come again.
 
-        One whose subject has another message already gives way to it, but in `ordered` topics.
+        One whose subject has a newer message gives way to it, but in `ordered` topics.
         """
         topic = self.grown
         dead = [record.id for record in self.server.dead(topic, group)]
