@@ -162,8 +162,9 @@ class Message(msgspec.Struct, eq=False, weakref=True):
         """Settles it, once, from any thread.
 
         Args:
-            elapsed: how many seconds its handling took, where the caller knows better.
-            error: an exception, which then counts as if the handler had raised it.
+            elapsed: how many seconds its handling took, for the event `delivery.acknowledged`.
+            error: an exception, which then counts as if the handler had raised it; a `NeedRetry()`
+                without a time is retried by the backoff, not in place.
 
         Raises:
             AlreadySettled: if it is settled already.
