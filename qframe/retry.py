@@ -118,19 +118,30 @@ def checked_times(
     if delay is not None:
         seconds = delay.total_seconds() if isinstance(delay, timedelta) else delay
         return duration_ms(seconds, "delay"), None
+    return None, checked_moment(at, "at")
+
+
+def checked_moment(at: datetime | float | None, what: str) -> int | None:
+    """A moment in milliseconds since 1970, if there is one.
+
+    Raises:
+        BadOption: if it is none; `what` is the name of its option.
+    """
     if at is None:
-        return None, None
-    remedy = "use a datetime with a time zone, or seconds since 1970; for a time from now use delay"
+        return None
+    remedy = "use a datetime with a time zone, or seconds since 1970"
+    if what == "at":
+        remedy += "; for a time from now use delay"
     if isinstance(at, datetime):
         if at.tzinfo is None:
             raise BadOption(
-                "at", at, "it has no time zone", "use datetime.now(UTC), or any aware datetime"
+                what, at, "it has no time zone", "use datetime.now(UTC), or any aware datetime"
             )
         seconds = at.timestamp()
     elif isinstance(at, int | float) and not isinstance(at, bool):
         seconds = at
     else:
-        raise BadOption("at", at, "it is not a point in time", remedy)
+        raise BadOption(what, at, "it is not a point in time", remedy)
     if not 0 <= seconds * 1000 < BEYOND_MS:
-        raise BadOption("at", at, "it is not within 1970 and 5138", remedy)
-    return None, round(seconds * 1000)
+        raise BadOption(what, at, "it is not within 1970 and 5138", remedy)
+    return round(seconds * 1000)

@@ -11,7 +11,7 @@ from qframe.admin.causes import CauseCounts, DeadCauses, cause_of
 from qframe.admin.context import AdminRole
 from qframe.errors import BadOption
 from qframe.options.rules import checked_limit
-from qframe.retry import checked_times
+from qframe.retry import checked_moment
 from qframe.stores.records import DeadPlace, Record
 from qframe.topic import Topic
 
@@ -270,7 +270,7 @@ def _steps_by_id(step: DeadStep, topic: Topic, group: str, ids: Sequence[str]) -
 
 def _place_before(since: datetime | float | None) -> DeadPlace | None:
     """The place before all that died from a moment on; None for no moment."""
-    _, at_ms = checked_times(None, since)
+    at_ms = checked_moment(since, "since")
     return DeadPlace(at_ms - 1, 9999, 10**18 - 1) if at_ms else None
 
 

@@ -11,7 +11,7 @@ import msgspec
 from qframe.admin.context import AdminRole
 from qframe.errors import BadOption, UnknownGroup
 from qframe.options.tuning import Reset, texts_of
-from qframe.retry import checked_times
+from qframe.retry import checked_moment
 from qframe.stores.types import SlotSplit
 from qframe.topic import Kind, Topic, span_of
 
@@ -221,5 +221,5 @@ class GroupAdmin(AdminRole):
                         "and an offset is a whole number from 0", "look at admin.stats",
                     )  # fmt: skip
             return {slot: min(position, heads[slot]) for slot, position in asked.items()}
-        _, at_ms = checked_times(None, time)
+        at_ms = checked_moment(time, "time")
         return heads | store.offsets_at(topic, at_ms or 0)

@@ -13,7 +13,7 @@ from qframe.admin.search import Hits, Query, searched
 from qframe.errors import BadOption, BadTopic
 from qframe.options.rules import checked_limit
 from qframe.outcomes import Moved
-from qframe.retry import checked_times
+from qframe.retry import checked_moment
 from qframe.stores.base import Store
 from qframe.stores.records import Record, TimerPlace
 from qframe.topic import Kind, Topic
@@ -95,8 +95,8 @@ def checked_choice(which: TimerChoice) -> CheckedChoice:
     state = which.get("state")
     if state is not None and state not in TIMER_STATES:
         raise BadOption("state", state, "there is no such state", f"use {', '.join(TIMER_STATES)}")
-    _, from_ms = checked_times(None, which.get("since"))
-    _, until_ms = checked_times(None, which.get("until"))
+    from_ms = checked_moment(which.get("since"), "since")
+    until_ms = checked_moment(which.get("until"), "until")
     if state == "dead" and (from_ms is not None or until_ms is not None):
         raise BadOption("state", state, "a dead one is due no more", "leave since and until out")
     query = Query(

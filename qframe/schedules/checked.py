@@ -13,7 +13,7 @@ from qframe.errors import BadBody, BadOption
 from qframe.options.rules import refuse_unknown
 from qframe.options.settings import Settings
 from qframe.producing.producer import entry_of
-from qframe.retry import checked_times
+from qframe.retry import checked_moment
 from qframe.schedules.record import (
     GRACE_MS,
     CatchUp,
@@ -232,10 +232,7 @@ def moment_ms(value: datetime | float, what: str) -> int:
     Raises:
         BadOption: if it is none.
     """
-    try:
-        _, at_ms = checked_times(None, value)
-    except BadOption as error:
-        raise BadOption(what, value, error.why, error.remedy) from None
+    at_ms = checked_moment(value, what)
     if at_ms is None:
         raise BadOption(what, value, "it is no moment", "use a datetime with a time zone")
     return at_ms

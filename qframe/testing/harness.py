@@ -14,7 +14,7 @@ from qframe.clock import SYSTEM_CLOCK
 from qframe.errors import BadOption, NeverIdle, UnknownTopic
 from qframe.outcomes import Outcome, Published
 from qframe.producing.outgoing import MessageOptions
-from qframe.retry import checked_times
+from qframe.retry import checked_moment
 from qframe.testing.clock import SteppedClock
 from qframe.testing.comparison import check_equal, listed
 from qframe.testing.crashes import Crashes, WorkerLife
@@ -65,7 +65,7 @@ class Harness:
         raise_errors: bool = False,
     ) -> None:
         self.app: QFrame = REGISTRY.default(QFrame) if app is None else app
-        _, now_ms = checked_times(None, now)
+        now_ms = checked_moment(now, "now")
         self._clock = SteppedClock(SYSTEM_CLOCK.now_ms() if now_ms is None else now_ms)
         self._topics = list(topics)
         self._journal = Journal()

@@ -250,6 +250,15 @@ def test_a_timer_that_is_set_while_its_key_is_in_hand_waits_for_its_time(bench: 
     assert [each.state for each in bench.timers.status("wake", "a")] == ["doing", "due"]
 
 
+def test_a_moment_that_is_none_is_named_by_its_option(bench: Bench) -> None:
+    naive = datetime(2030, 1, 1)  # noqa: DTZ001
+    for name in ("since", "until"):
+        with pytest.raises(BadOption, match=rf"^{name} datetime.*has no time zone"):
+            bench.timers.find("wake", **{name: naive})
+    with pytest.raises(BadOption, match=r"^at datetime.*has no time zone"):
+        bench.timers.move("wake", "a", at=naive)
+
+
 CALLS: list[Callable[[Timers, Any], Any]] = [
     lambda timers, topic: timers.schedule(topic, 1, key="a", delay=1),
     lambda timers, topic: timers.move(topic, "a", delay=1),
