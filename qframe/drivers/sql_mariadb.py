@@ -29,10 +29,12 @@ SCHEMA_LOCK_S: Final = 60
 ROOM: Final = 4096  # for what a statement holds beside a body
 _REMEDY: Final = "use mysql+pymysql://user:password@host:3306/name"
 _SCHEMA_LOCK: Final = "qframe_migrate"
-# The clock is the same in summer and winter, no text is cut, and no backslash is misread.
+# The clock is the same in summer and winter, no text is cut, no backslash is misread, and every
+# row of an answer comes, whatever the server's settings are.
 _SESSION: Final = (
     "SET SESSION time_zone = '+00:00', sql_mode = 'STRICT_TRANS_TABLES,NO_ENGINE_SUBSTITUTION', "
-    "tx_isolation = 'READ-COMMITTED', innodb_lock_wait_timeout = 20"
+    "tx_isolation = 'READ-COMMITTED', innodb_lock_wait_timeout = 20, "
+    "sql_select_limit = 18446744073709551615"
 )
 # A worker that is stopped in the middle of a transaction must not keep others from its slots.
 _MARIADB_SESSION: Final = "SET SESSION idle_transaction_timeout = 30"

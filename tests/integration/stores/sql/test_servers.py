@@ -219,3 +219,25 @@ def test_messages_that_fit_into_a_packet_only_one_by_one_are_published_together(
             assert app.admin.verify("orders") == []
     finally:
         mariadb.call(f"SET GLOBAL max_allowed_packet = {before}")
+
+
+def test_a_limit_that_the_server_puts_on_every_select_cuts_no_answer_short(
+    mariadb: MariaDbServer,
+) -> None:
+    mariadb.call("SET GLOBAL sql_select_limit = 2")
+    try:
+        with QFrame(mariadb.new_database()) as app:
+            topic = Topic("orders", kind="ordered", slots=4)
+            handled: list[int] = []
+
+            @app.consumer(topic, group="billing")
+            def bill(number: int) -> None:
+                handled.append(number)
+
+            app.publish_many(topic, [Outgoing(number, key=f"k{number}") for number in range(20)])
+            app.run(burst=True)
+            assert sorted(handled) == list(range(20))
+            assert len(app.admin.stats(topic, "billing")) == topic.slots
+            assert app.admin.verify(topic) == []
+    finally:
+        mariadb.call("SET GLOBAL sql_select_limit = DEFAULT")
