@@ -48,6 +48,7 @@ from qframe.stores.records import Position, Record, Section, Sought, Stats
 from qframe.stores.searching import sections_of
 from qframe.topic import BEYOND_MS, Topic, checked_name, span_of
 
+_MEMORY: Final = "model://"
 _MARK: Final = "!copy"
 _WHY: Final = "it is being copied here"
 _OTHER_PLACE: Final = "delete that topic, or copy to another namespace"
@@ -114,7 +115,7 @@ class CopyAdmin(AdminRole):
         Raises:
             BadOption: if the topic is not at rest, or damaged, or the other store has messages of
                 a topic of this name, or has it with another kind or other slots; if `namespace`
-                cannot be the name of one.
+                cannot be the name of one; if `to` is `model://`, which ends with the copy.
             NotAllowed: without the rights to see bodies and to move groups.
         """
         context = self._context
@@ -125,6 +126,10 @@ class CopyAdmin(AdminRole):
             self._check_at_rest(found, group)
         there = context.store.namespace if namespace is None else namespace
         target = open_store(to, namespace=checked_name(there, "namespace"))
+        if target.url == _MEMORY:
+            raise BadOption(
+                "to", to, "it is a memory that ends with the copy", "give a store that stays"
+            )
         try:
             copied = copy_topic(
                 context.store, target, found, by=context.audit.by, dry_run=dry_run,
@@ -168,7 +173,7 @@ def copy_topic(
     if (source.url, source.namespace) == (
         target.url,
         target.namespace,
-    ) and source.url != "model://":
+    ) and source.url != _MEMORY:
         raise BadOption(
             "to", target.url, "it is the store that is copied from", "give another, or a namespace"
         )

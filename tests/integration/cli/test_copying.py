@@ -110,6 +110,7 @@ def test_the_command_says_what_it_copied_and_refuses_a_second_copy(tmp_path: Pat
     for name in ("a b", ""):
         refused = program.refused("copy", "orders", *to, "--to-namespace", name)
         assert f"namespace name {name!r}" in refused
+    assert "a memory that ends with the copy" in program.refused("copy", "orders", "--to=model://")
     assert program.ok("verify", "orders", "--store", "sqlite:///moved.db").out
 
 
