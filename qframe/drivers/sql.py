@@ -100,6 +100,11 @@ class Transaction:
         return found[0] if found else None
 
     @property
+    def shown(self) -> str:
+        """The database's URL without its password."""
+        return self._database.shown
+
+    @property
     def takes_arrays(self) -> bool:
         """Whether there is `rows_of_arrays`."""
         return self._database.backend.takes_arrays

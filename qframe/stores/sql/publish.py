@@ -14,7 +14,7 @@ from typing_extensions import override
 
 from qframe.codec import batch_mark_of, series_mark
 from qframe.drivers.sql import Database, Row, Statement, Transaction
-from qframe.errors import BadBody, StoreUnavailable
+from qframe.errors import BadBody, StoreDamaged, StoreUnavailable
 from qframe.outcomes import Outcome
 from qframe.stores.base import Publishing
 from qframe.stores.rules import due_of
@@ -175,13 +175,16 @@ def publish(
 def _locked_groups(transaction: Transaction, ref: TopicRef, slots: Iterable[int]) -> list[int]:
     """The groups that get what is published, their cursors of these slots locked.
 
-    A group that is dropped while this waits for its cursors is not among them.
+    One that is dropped meanwhile is not among them; one that lacks a cursor is refused.
     """
-    while True:
-        groups = groups_of(transaction, ref)
-        wanted = [ref.cursor_number(group, slot) for group in groups for slot in slots]
-        if len(lock_cursors(transaction, wanted)) == len(wanted):
+    before = missing = None
+    while (groups := groups_of(transaction, ref)) != before:
+        wanted = {ref.cursor_number(group, slot): slot for group in groups for slot in slots}
+        if not (absent := wanted.keys() - lock_cursors(transaction, wanted).keys()):
             return groups
+        before, missing = groups, wanted[min(absent)]
+    what = f"topic {ref.topic.name}: a group has no record of slot {missing}"
+    raise StoreDamaged(transaction.shown, what)
 
 
 def _cursors_of(ref: TopicRef, slot: int, groups: Sequence[int]) -> list[int]:

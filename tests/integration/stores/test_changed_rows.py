@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 from sqlalchemy import create_engine, text
 
-from qframe import Message, Outgoing, QFrame, Topic
-from qframe.stores.sql.schema import metadata
+from qframe import Message, Outgoing, QFrame, StoreUnavailable, Topic
+from qframe.stores.sql.cursors import known_group
+from qframe.stores.sql.schema import cursors, metadata
 
 HEADERS = {"source": "till"}
 
@@ -69,3 +70,23 @@ def test_a_row_whose_headers_cannot_be_read_is_a_dead_letter_and_its_neighbours_
         app.run(burst=True)
         assert app.admin.dead_drop(topic, "g", "all") == len(bad)
         assert app.admin.verify(topic) == []
+
+
+def test_a_publish_to_a_slot_of_which_a_group_has_no_record_is_refused(url: str) -> None:
+    """Such as in a database that was restored under workers; other slots are as they were."""
+    topic = Topic("halved", kind="ordered", slots=2)
+    with QFrame(url) as app:
+        app.declare(topic)
+        app.store.subscribe(topic, "g")
+        place = app.store._ref(topic)
+        number = app.store._database.read(lambda it: known_group(it, place, "g"))
+        engine = create_engine(url.partition("?")[0])
+        with engine.begin() as connection:
+            lost = cursors.c.cursor == place.cursor_number(number, 0)
+            connection.execute(cursors.delete().where(lost))
+        engine.dispose()
+        keys = {topic.slot_of(key.encode()): key for key in map(str, range(20))}
+        refused = "is damaged: topic halved: a group has no record of slot 0; run qframe verify"
+        with pytest.raises(StoreUnavailable, match=refused):
+            app.publish(topic, 1, key=keys[0])
+        assert app.publish(topic, 2, key=keys[1]).outcome == "stored"
