@@ -8,6 +8,10 @@ session lives until CONNECTED (it does if `session_id` is the same) or LOST (it 
     SUSPENDED ──► CONNECTED            the session goes on
          └──────► LOST ──► CONNECTED   another session
 
+Servers turn away a client that has seen more than they have, so that it finds one that does not lag
+behind. Where none has answered for as long as a session lasts, they may have lost their data: then
+the client asks as one that has seen nothing, and with another session the chroot is made again.
+
 Requests that are on their way when the connection breaks fail with ConnectionLoss: they may or may
 not have been done. Calls made while it is broken wait, and go to the next server that is found,
 however late: a caller waits for a reply with a timeout, and a reply is no proof that it was asked
@@ -34,10 +38,10 @@ from kazoo.exceptions import (
     SessionExpiredError,
 )
 from kazoo.handlers.threading import KazooTimeoutError
-from kazoo.protocol.serialization import Connect
+from kazoo.protocol.serialization import Connect, Create
 from kazoo.protocol.states import KazooState, KeeperState
 from kazoo.retry import KazooRetry
-from kazoo.security import ACL, make_digest_acl
+from kazoo.security import ACL, OPEN_ACL_UNSAFE, make_digest_acl
 
 from qframe.clock import SYSTEM_CLOCK
 from qframe.drivers.zookeeper_servers import Connections, ZooKeeperUrl, servers_of
@@ -190,6 +194,8 @@ class _Open:
         self._servers = servers
         self._answer_s = servers.share_s(session_s)
         self._refused = False
+        self._cut_s = float("inf")
+        self._rooted = 0
         self._heard = threading.Event()
         self._on_state = on_state
         self._pause = threading.Event()
@@ -261,12 +267,10 @@ class _Open:
     def _make_root(self, until_s: float) -> None:
         """Makes the nodes of the chroot that are missing, and has all paths begin below it."""
         root = self._servers.root
-        self.client.chroot = ""
+        self.client.chroot, self._rooted = "", self.session.id
         # Even without a chroot one question is asked: kazoo is connected before it shows the user.
         if self._reply(self.client.exists_async(root or "/"), until_s) is None:
-            names = root.split("/")[1:]
-            for depth in range(len(names)):
-                path = "/" + "/".join(names[: depth + 1])
+            for path in self._root_paths():
                 # Who may not make nodes above it is told so even of a node that exists.
                 if self._reply(self.client.exists_async(path), until_s) is None:
                     with suppress(NodeExistsError):
@@ -275,6 +279,20 @@ class _Open:
             self._reply(self.client.get_children_async(root), until_s)
         self.client.chroot = root
 
+    def _make_root_again(self) -> None:
+        """Has the chroot made before all that is asked next; kazoo would make it below itself."""
+        self._rooted = self.session.id
+        for path in self._root_paths():
+            making = self.client.transaction()
+            acl = self.client.default_acl or OPEN_ACL_UNSAFE
+            making.operations.append(Create(path, b"", acl, 0))
+            making.commit_async()
+
+    def _root_paths(self) -> list[str]:
+        """The nodes of the chroot, from the top."""
+        names = self._servers.root.split("/")[1:]
+        return ["/" + "/".join(names[: depth + 1]) for depth in range(len(names))]
+
     def _reply(self, asked: Any, until_s: float) -> Any:
         return asked.get(timeout=_left_s(until_s))
 
@@ -282,6 +300,8 @@ class _Open:
         """The server's reply while a connection is made; notes what it grants."""
         if not isinstance(request, Connect):
             return self._invoke(timeout, request, xid)
+        if SYSTEM_CLOCK.monotonic_s() - self._cut_s > self.session.silence_s:
+            request = request._replace(last_zxid_seen=0)
         reply = self._invoke(min(timeout, self._answer_s), request, xid)
         granted = reply[0]
         if granted.time_out > 0:
@@ -292,6 +312,10 @@ class _Open:
         if state == KazooState.LOST:
             self._refused = self.client.client_state == KeeperState.AUTH_FAILED
             self.session = _NO_SESSION
+        elif state == KazooState.SUSPENDED:
+            self._cut_s = SYSTEM_CLOCK.monotonic_s()
+        elif self.client.chroot and self._rooted != self.session.id:
+            self._make_root_again()
         self._heard.set()
         self._on_state()
 

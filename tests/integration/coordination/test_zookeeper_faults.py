@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import threading
 from collections import Counter
 from collections.abc import Iterator
@@ -151,6 +152,26 @@ def test_zookeeper_that_is_killed_and_restarted_loses_nothing(
             )
         eventually(lambda: len(ground.seen) >= 40, within=WITHIN_S)
         eventually(lambda: first.app.admin.lag("t", "g") == 0, within=WITHIN_S)
+        assert first.app.store.verify(ground.topic) == []
+        assert first.failure is second.failure is None
+
+
+def test_workers_go_on_by_themselves_when_zookeeper_has_lost_its_data(
+    ground: Ground, tmp_path: Path
+) -> None:
+    with (
+        ZooKeeperServer(tmp_path / "zk") as zookeeper,
+        ground.shop(f"{zookeeper.url}/shop", 1, SESSION_S) as first,
+        ground.shop(f"{zookeeper.url}/shop", 2, SESSION_S) as second,
+    ):
+        eventually(lambda: len(first.epochs) == len(second.epochs) == SLOTS // 2, within=WITHIN_S)
+        zookeeper.kill()
+        shutil.rmtree(str(zookeeper.config["dataDir"]))
+        zookeeper.restart()
+        ground.publish(first)
+        eventually(lambda: len(ground.seen) >= 20, within=WITHIN_S)
+        eventually(lambda: first.app.admin.lag("t", "g") == 0, within=WITHIN_S)
+        eventually(lambda: len(first.epochs) == len(second.epochs) == SLOTS // 2, within=WITHIN_S)
         assert first.app.store.verify(ground.topic) == []
         assert first.failure is second.failure is None
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -55,6 +56,23 @@ def test_sessions_are_kept_over_a_restart_of_the_server(
             server.restart()
             eventually(lambda: driver.connected)
             assert driver.session_id == session
+
+
+@pytest.mark.parametrize("user", ["", "anna:s3cret@"])
+def test_a_server_that_has_lost_its_data_begins_another_session_and_has_the_chroot_again(
+    open_zookeeper: Open, tmp_path: Path, user: str
+) -> None:
+    with ZooKeeperServer(tmp_path) as server:
+        driver = open_zookeeper(server.url.replace("://", f"://{user}") + "/a/b", session_s=1)
+        first = driver.session_id
+        ask(driver.client.create_async("/node"))
+        server.kill()
+        eventually(lambda: not driver.connected)
+        shutil.rmtree(str(server.config["dataDir"]))
+        server.restart()
+        eventually(lambda: driver.session_id not in (0, first))
+        assert ask(driver.client.exists_async("/node")) is None
+        assert ask(driver.client.create_async("/node")) == "/node"
 
 
 def test_another_session_follows_one_that_has_expired(
