@@ -25,6 +25,8 @@ PREFIX: Final = "qframe_"
 READ_ONLY: Final[Mapping[str, str]] = {
     "what": "refuses writes", "remedy": "name the primary in the URL, or let the server be written"
 }  # fmt: skip
+NO_LOGIN: Final = "check user, password and database; see docs/configuration.md"
+NO_RIGHT: Final = "grant its user the right; docs/database-roles.md lists what each role needs"
 CROWDED: Final[Mapping[str, str]] = {
     "what": "refuses connections",
     "remedy": "raise its max_connections, or run fewer processes that keep connections to it",

@@ -13,6 +13,8 @@ from sqlalchemy.pool import QueuePool
 
 from qframe.drivers.sql_backend import (
     CROWDED,
+    NO_LOGIN,
+    NO_RIGHT,
     PREFIX,
     READ_ONLY,
     Backend,
@@ -49,7 +51,8 @@ _NO_TABLE: Final = 1146
 # "Got error 28 from storage engine": the number is the system's.
 _ENGINE: Final = 1030
 _NO_SPACE: Final = "error 28 "
-_REFUSED: Final = (1044, 1045, 1049, 1142, 1143, 1251, 1698)
+_REFUSED: Final = (1044, 1045, 1049, 1251, 1698)
+_FORBIDDEN: Final = (1142, 1143)
 
 
 class MariaDb(Backend):
@@ -146,11 +149,9 @@ class MariaDb(Backend):
             return StoreUnavailable(self.shown, text, **READ_ONLY)
         if code in _TOO_MANY:
             return StoreUnavailable(self.shown, text, **CROWDED)
-        if code in _REFUSED:
-            return BadUrl(
-                "store", self.shown, f"the server refuses it ({text})",
-                "check user, password and database; see docs/configuration.md",
-            )  # fmt: skip
+        if code in (*_REFUSED, *_FORBIDDEN):
+            remedy = NO_RIGHT if code in _FORBIDDEN else NO_LOGIN
+            return BadUrl("store", self.shown, f"the server refuses it ({text})", remedy)
         if isinstance(error, (self._pymysql.OperationalError, self._pymysql.InterfaceError)):
             return None
         return error if isinstance(error, self._pymysql.MySQLError) else None

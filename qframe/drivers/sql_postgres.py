@@ -16,6 +16,8 @@ from sqlalchemy.pool import QueuePool
 
 from qframe.drivers.sql_backend import (
     CROWDED,
+    NO_LOGIN,
+    NO_RIGHT,
     PREFIX,
     READ_ONLY,
     Backend,
@@ -58,7 +60,8 @@ _LOST: Final = ("57P01", "57P02", "57P03", "57P05", "25P03", "25P04", "25006")
 _NO_ROOM: Final = ("53100",)
 _NO_TABLE: Final = "42P01"
 _READ_ONLY: Final = "25006"
-_FORBIDDEN: Final = ("42501", "3F000")  # the second: no schema of the search path is there
+_FORBIDDEN: Final = "42501"
+_NO_SCHEMA: Final = "3F000"  # none of the search path is there
 _TOO_MANY: Final = "53300"
 # As a connection is refused, without its state; from `max_connections` to that of a role.
 _TOO_MANY_TEXTS: Final = ("too many clients", "too many connections", "connection slots are")
@@ -181,11 +184,11 @@ class Postgres(Backend):
             return StoreUnavailable(self.shown, text, **CROWDED)
         if state in _NO_ROOM:
             return StoreFull(self.shown, text)
-        if state in _FORBIDDEN or (state is None and any(each in text for each in _REFUSED)):
-            return BadUrl(
-                "store", self.shown, f"the server refuses it ({text})",
-                "check user, password and database; see docs/configuration.md",
-            )  # fmt: skip
+        is_forbidden = state == _FORBIDDEN
+        is_refused = state is None and any(each in text for each in _REFUSED)
+        if is_forbidden or is_refused or state == _NO_SCHEMA:
+            remedy = NO_RIGHT if is_forbidden else NO_LOGIN
+            return BadUrl("store", self.shown, f"the server refuses it ({text})", remedy)
         if isinstance(error, self._psycopg.DataError) and state is None:
             return BadUrl("string for the store", self.shown, text, "remove the NUL character")
         if isinstance(error, (self._psycopg.OperationalError, self._psycopg.InterfaceError)):

@@ -161,8 +161,9 @@ def test_a_producer_and_a_dashboard_are_refused_what_is_a_workers(shop: Shop, ro
         if role == "dashboard":
             refused += [partial(app.publish, each, 1, key="k") for each in TOPICS]
         for act in refused:
-            with pytest.raises(QFrameError, match=REFUSED):
+            with pytest.raises(QFrameError, match=REFUSED) as caught:
                 act()
+            assert "grant its user the right; docs/database-roles.md" in str(caught.value)
 
 
 def test_an_act_of_a_producer_is_kept_though_it_may_not_remove_old_acts(shop: Shop) -> None:
