@@ -114,7 +114,7 @@ def replicas(facts: Facts) -> Finding | None:
     return Finding(
         check="replicas", level="note",
         what="the server has no replica: a lost machine loses its messages",
-        remedy="add a replica, with Sentinels or as a cluster, and set min-replicas-to-write to 1",
+        remedy="add two, with Sentinels or as a cluster, and set min-replicas-to-write to 1",
     )  # fmt: skip
 
 
