@@ -10,10 +10,8 @@ from __future__ import annotations
 from typing import Final
 
 KEPT: Final = {
-    6605: "what was settled first is told as lost where its handler ends in a renewal",
     1392: "a slot whose split is begun anew keeps no order",
     6000548: "a slot stands again under a receipt by which it may have been answered",
     6002371: "a mover goes on in a slot whose copies another has discarded",
     11817149: "what a pull was answered with that others replaced is not revoked",
-    8051724: "a renewal that was not answered is made anew after a third of a lease",
 }
