@@ -219,11 +219,11 @@ GUARDS: Final = [
         UNIT + "test_late_marks.py -k took_over",
     ),
     Mutant(
-        "what was settled first is told as lost where its handler ends in a renewal",
+        "a stop waits further for a handler whose message was settled first",
         "runtime/consume/consumer.py",
         "        settled = () if self._first is None else self._first.settled.copy()\n",
         "        settled = ()\n",
-        RENEWER,
+        "tests/integration/consumers/test_at_most_once.py -k outlasts_the_grace",
     ),
     Mutant(
         "a retry in place whose slot was lost becomes a delayed one",

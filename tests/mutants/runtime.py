@@ -346,6 +346,13 @@ RUNTIME: Final = [
         f"{UNIT}test_settle_first.py",
     ),
     Mutant(
+        "a renewal is not told what is settled first and not answered",
+        "runtime/consume/consumer.py",
+        "*(self._first.asked if self._first else ())",
+        "*(self._first.settled if self._first else ())",
+        "tests/integration/consumers/test_at_most_once.py -k lost_by_a_renewal",
+    ),
+    Mutant(
         "what a user forgets keeps its lane",
         "runtime/consume/finisher.py",
         "self._failures.disposition_of_leaked(delivery)))\n            self.free(delivery)\n",

@@ -28,8 +28,8 @@ class StandingPulls:
     Each may be answered once, with one message, and takes its room in flight until it is. Its
     receipt revokes a reply that has not come: so no slot stands a second time under a receipt, by
     which it may have been answered. Of a slot it takes over replies to the last two: while a pull
-    is made, the reply to the one before may come. What those before were answered with may be on
-    its way still: that is revoked with them, for some seconds.
+    is made, the reply to the one before may come. A reply to those before may be on its way
+    still: its message is revoked with them, for some seconds.
 
     Args:
         address: where replies are sent; empty where no pull can stand.

@@ -28,6 +28,7 @@ from qframe import (
     Topic,
 )
 from qframe.options.consumer import consumer_options
+from qframe.outcomes import Settled
 from qframe.testing import Harness
 
 KINDS = ("stream", "ordered")
@@ -213,10 +214,12 @@ def test_a_handler_that_runs_too_long_is_told_and_nothing_comes_again(
 
 @pytest.mark.parametrize("is_async", [False, True])
 def test_what_outlasts_the_grace_of_a_stop_does_not_come_again(
-    redis_server: RedisServer, tmp_path: Path, is_async: bool
+    redis_server: RedisServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_async: bool
 ) -> None:
+    """Nor does the stop wait for it further: the store was told before it began."""
+    monkeypatch.setattr("qframe.runtime.process.shutdown._LAST_WORDS_S", 120.0)
     topic = Topic("t", kind="ordered", slots=1)
-    entered, go_on = threading.Event(), threading.Event()
+    entered, go_on, left = threading.Event(), threading.Event(), threading.Event()
     begun: list[str] = []
     held: list[Message] = []
 
@@ -232,13 +235,15 @@ def test_what_outlasts_the_grace_of_a_stop_does_not_come_again(
         held.append(message)
         entered.set()
         if message.body == "first":
-            go_on.wait(120)
+            go_on.wait(20)
+            left.set()
 
     with QFrame(redis_server.url, namespace=tmp_path.name, grace=0.2) as app:
         app.consumer(topic, "g", at_most_once=True)(stays_async if is_async else stays)
         app.publish_many(topic, [Outgoing(body, key="k") for body in ("first", "second")])
         with running(app):
             assert entered.wait(60)
+        assert not left.is_set()
         assert held[0].cancelled
         assert begun == ["first"]
         go_on.set()
@@ -289,6 +294,38 @@ def test_what_is_being_settled_when_the_grace_is_over_is_given_back_at_once(
         assert before < 500
         assert sorted(seen) == [(n, 1) for n in range(500)]  # given back, and not counted
         assert app.store.verify(topic) == []
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_was_settled_and_not_answered_is_not_lost_by_a_renewal(
+    each_app: QFrame, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    """A lost lease of a stream would cost the worker its slot."""
+    topic = Topic("t", kind=kind, slots=1)
+    events = told(each_app)
+    settle, renew = each_app.store.acknowledge, each_app.store.renew
+    renewed: list[int] = []
+    answers = threading.Event()
+
+    def done_and_not_answered(topic: Topic, group: str, deliveries: Any, epochs: Any) -> Any:
+        results = settle(topic, group, deliveries, epochs)
+        return results if answers.is_set() else [Settled.AWAY] * len(results)
+
+    def counted(topic: Topic, group: str, leases: Any, lease_ms: int) -> Any:
+        found = renew(topic, group, leases, lease_ms)
+        renewed.append(len(found.gone))
+        return found
+
+    monkeypatch.setattr(each_app.store, "acknowledge", done_and_not_answered)
+    monkeypatch.setattr(each_app.store, "renew", counted)
+    each_app.consumer(topic, "g", at_most_once=True, lease="600ms")(
+        handler(False, lambda message: None)
+    )
+    each_app.publish(topic, 1, key="k")
+    with running(each_app, answers):
+        eventually(lambda: sum(renewed) > 1)  # a round after the one that found it gone
+        assert events["delivery.cancelled"] == 0
+    assert totals(each_app, topic) == (1, 0, 0)
 
 
 BESIDE = """
