@@ -37,4 +37,32 @@ SCHEDULES: Final = [
         "            schedule\n",
         TESTS,
     ),
+    Mutant(
+        "a tick comes before the message of the tick before is settled",
+        "schedules/decision.py",
+        "        fires = [] if busy else kept[:1]",
+        "        fires = kept[:1]",
+        TESTS,
+    ),
+    Mutant(
+        "of late ticks the latest is missed as well",
+        "schedules/decision.py",
+        "last - 1\n        missed",
+        "last\n        missed",
+        TESTS,
+    ),
+    Mutant(
+        "what is held back is counted as dropped",
+        "schedules/decision.py",
+        "len(over), 0) if rules.overlap == \"skip\" else (0, len(over))",
+        "len(over), 0) if rules.overlap == \"skip\" else (0, len(over) + len(held))",
+        TESTS,
+    ),
+    Mutant(
+        "ticks that are sent together are counted as one more",
+        "schedules/leader.py",
+        "        \"fired\": schedule.progress.fired + count, ",
+        "        \"fired\": schedule.progress.fired + count + (count > 1), ",
+        TESTS,
+    ),
 ]  # fmt: skip

@@ -102,7 +102,10 @@ class Audit:
             self._since = now
         unrelayed = self._world.outbox.left() if self._world.outbox is not None else []
         grows = self._world.grown.growth.target > 0
-        late = self._world.schedules.late() if self._world.schedules is not None else []
+        late = []
+        if self._world.schedules is not None:
+            self._world.schedules.check()
+            late = self._world.schedules.late()
         if not (self._left() or unrelayed or grows or late) and self._are_shared():
             self._world.log("end", "all is done")
             self._go_to(self._await_dead)

@@ -32,6 +32,8 @@ GROWN: Final = 0.1
 """The share of plans in which the topic's slots are doubled."""
 SCHEDULED: Final = 0.1
 """The share of plans with schedules, which the workers lead."""
+CATCH_UPS: Final = ("none", "latest", "all")
+OVERLAPS: Final = ("allow", "allow", "skip", "queue_one", "queue_all")
 STANDING: Final = 0.5
 """The share of plans in which pulls of idle workers stand in the store."""
 WINDOW_S: Final = 5.0
@@ -113,10 +115,17 @@ class ScheduleChange(msgspec.Struct, frozen=True):
 
 
 class SchedulesPlan(msgspec.Struct, frozen=True):
-    """Schedules: how often each ticks, and what becomes of them; workers declare the first."""
+    """Schedules: how often each ticks, and what becomes of them; workers declare the first.
+
+    `rules` has the `catch_up` and `overlap` of each. A tick is late after `grace_s`, and whoever
+    handles what they publish settles all of it at each of the times `settled_at_s`.
+    """
 
     every_s: tuple[int, ...]
     changes: tuple[ScheduleChange, ...]
+    rules: tuple[tuple[str, str], ...]
+    grace_s: float
+    settled_at_s: tuple[float, ...]
 
 
 class Plan(msgspec.Struct, frozen=True):
@@ -222,7 +231,11 @@ def _schedules(draw: Random) -> SchedulesPlan:
         what = draw.choice(["paused", "deleted", "retimed", "rewritten"]) if number else "paused"
         at_s, lasts_s = draw.uniform(0, SPAN_S), draw.uniform(0.05, 4)
         changes.append(ScheduleChange(number, what, at_s, lasts_s, draw.choice([1, 2, 3])))
-    return SchedulesPlan(every_s, tuple(sorted(changes, key=lambda change: change.at_s)))
+    changes.sort(key=lambda change: change.at_s)
+    rules = tuple((draw.choice(CATCH_UPS), draw.choice(OVERLAPS)) for _ in every_s)
+    settled_at_s = sorted(draw.uniform(0, SPAN_S) for _ in range(draw.randrange(12)))
+    grace_s = draw.choice([1.5, 60.0])
+    return SchedulesPlan(every_s, tuple(changes), rules, grace_s, tuple(settled_at_s))
 
 
 def _outbox(draw: Random, plan: Plan) -> OutboxPlan:

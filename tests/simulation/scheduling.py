@@ -1,16 +1,18 @@
 """Schedules: the leaders of all workers, an operator who changes them, and what they promise.
 
-Their ticks go into a topic of their own, which nobody consumes. Each tick comes there once, in
-order, none before its time and none left out, whoever leads, dies or stands still; but for those
-that nobody had decided about when an operator paused, deleted or retimed its schedule. No
-tick bears a body that was replaced before its time.
+Their ticks go into a topic of their own, where all of it is settled now and then. Each tick comes
+there once, in order, none before its time, whoever leads, dies or stands still. None is left out
+but those that nobody had decided about when an operator paused, deleted or retimed its schedule,
+and those that its rules leave out: under `catch_up` none that came in time, under `overlap` none
+while nothing of it waited. Where `overlap` forbids it, none comes while the one before is not
+settled. No tick bears a body that was replaced before its time. What a record counts has come.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 import msgspec
 
@@ -18,12 +20,14 @@ from qframe.errors import PublishUnknown, StoreUnavailable
 from qframe.events import Events
 from qframe.outcomes import Outcome
 from qframe.producing.producer import Producer
-from qframe.schedules.checked import DeclaredSchedule
+from qframe.schedules import decision
+from qframe.schedules.checked import DeclaredSchedule, ScheduleKeywords
 from qframe.schedules.leader import Leader
+from qframe.schedules.records import ScheduleRecords
 from qframe.schedules.verbs import Schedules
 from qframe.topic import Topic
 from simulation.ledger import Broken
-from simulation.plan import ScheduleChange
+from simulation.plan import SPAN_S, ScheduleChange
 from simulation.scheduler import Process
 from simulation.store import TICKS as TICKS_NAME
 from simulation.store import Connection
@@ -37,9 +41,14 @@ AGAIN_S: Final = 0.3
 """After so long an operator tries again."""
 LATE_MS: Final = 3000
 """By then a tick has come where all is well."""
+SETTLED_EVERY_S: Final = 0.7
+"""Once all faults may be over, so often what has come is settled."""
+GROUP: Final = "g"
 _WRONG: Final = frozenset(
     f"schedule.{what}" for what in ("missed", "skipped", "dropped", "blocked", "damaged")
 )
+_LEFT_OUT_BY: Final = {"skip": "schedule.skipped", "queue_one": "schedule.dropped"}
+"""The event of ticks that an `overlap` leaves out."""
 
 
 class Era(msgspec.Struct):
@@ -80,6 +89,15 @@ class SimulatedSchedules:
         self.connection.log = world.log
         self._eras: dict[str, list[Era]] = {}
         self._came: dict[str, list[int]] = {}
+        self._rules = dict(
+            zip((f"s{n}" for n in range(len(self._plan.rules))), self._plan.rules, strict=True)
+        )
+        self._lacking: dict[str, set[int]] = {name: set() for name in self._rules}
+        self._unsettled: set[str] = set()
+        self._active_ms: dict[str, int] = {}
+        self._counted: dict[str, tuple[int, int]] = {}
+        self._usual_grace_ms = decision.GRACE_MS
+        vars(decision)["GRACE_MS"] = self._grace_ms = int(self._plan.grace_s * 1000)
         self._is_odd = world.plan.has("store goes back", "store stands still")
         self._open = 0
         for number, every_s in enumerate(self._plan.every_s):
@@ -89,10 +107,31 @@ class SimulatedSchedules:
     def begin(self) -> None:
         """Makes the topic of the ticks, and has operators do what they do."""
         self._world.server.declare(TICKS)
+        self._world.server.subscribe(TICKS, GROUP)
+        for at_s in self._plan.settled_at_s:
+            self._scheduler.at(at_s, self._settle)
+        self._scheduler.at(SPAN_S, self._settle_again)
         verbs = self._verbs(self.connection, self._operator, Events())
         for number in range(len(self._plan.every_s)):
             self._open += 1
             self._scheduler.spawn(self._operator, partial(self._operate, verbs, number), "operator")
+
+    def end(self) -> None:
+        """Puts back what other runs share."""
+        vars(decision)["GRACE_MS"] = self._usual_grace_ms
+
+    # Whoever handles the ticks.
+
+    def _settle(self) -> None:
+        """Settles all that has come."""
+        server = self._world.server
+        server.seek(TICKS, GROUP, server.offsets_at(TICKS, server.now_ms() + 10**6))
+        self._active_ms.update(dict.fromkeys(self._unsettled, server.now_ms()))
+        self._unsettled.clear()
+
+    def _settle_again(self) -> None:
+        self._settle()
+        self._scheduler.at(self._scheduler.now + SETTLED_EVERY_S, self._settle_again)
 
     # The leaders.
 
@@ -101,9 +140,8 @@ class SimulatedSchedules:
         store: Any = worker.connection
         clock: Any = worker.process
         verbs = self._verbs(worker.connection, worker.process, worker.events)
-        declared = [
-            DeclaredSchedule("s0", f"every {self._plan.every_s[0]}s", TICKS.name, {"body": 0})
-        ]
+        options: ScheduleKeywords = {"body": 0, **self._options("s0")}
+        declared = [DeclaredSchedule("s0", f"every {self._plan.every_s[0]}s", TICKS.name, options)]
 
         def declare() -> None:
             verbs.declare(declared)
@@ -129,9 +167,21 @@ class SimulatedSchedules:
             max_body=1000,
         )  # fmt: skip
 
+    def _options(self, name: str) -> ScheduleKeywords:
+        catch_up, overlap = self._rules[name]
+        options: Any = {"catch_up": catch_up, "overlap": overlap}
+        return cast("ScheduleKeywords", options)
+
     def _hear(self, event: str, facts: dict[str, Any]) -> None:
         if event in _WRONG:
-            self._broken(f"{event}, though nobody was late for a minute: {facts}")
+            name = facts["schedule"]
+            is_late = event == "schedule.missed" and self._may_miss(name)
+            if not is_late and event != _LEFT_OUT_BY.get(self._rules[name][1]):
+                self._broken(f"{event}, which its rules do not allow: {facts}")
+
+    def _may_miss(self, name: str) -> bool:
+        """Whether a tick may be late in a run."""
+        return self._grace_ms < self._usual_grace_ms and self._rules[name][0] != "all"
 
     # Its operators.
 
@@ -174,7 +224,8 @@ class SimulatedSchedules:
 
     def _put(self, verbs: Schedules, name: str) -> None:
         era = self._eras[name][-1]
-        verbs.put(name, f"every {era.every_s}s", topic=TICKS.name, body=era.body)
+        options = self._options(name)
+        verbs.put(name, f"every {era.every_s}s", topic=TICKS.name, body=era.body, **options)
 
     def _until_done(self, act: Callable[[], object]) -> None:
         while True:
@@ -226,9 +277,28 @@ class SimulatedSchedules:
         oldest = min((each.body for each in mine), default=0)
         if not oldest <= body <= eras[-1].body:
             self._broken(f"{name} ticks for {tick_ms} with body {body} in place of {oldest}")
-        came.append(tick_ms)
-        if len(mine) == 1 and (left_out := self._left_out(name, mine[0], tick_ms)):
+        if self._rules[name][1] != "allow" and name in self._unsettled:
+            self._broken(f"{name} ticks for {tick_ms}, and {came[-1]} is not settled")
+        for era in mine:
+            left_out = self._left_out(name, era, tick_ms - 1)
+            self._lacking[name].update(
+                each for each in left_out if self._may_lack(name, each, tick_ms)
+            )
+        if len(mine) == 1 and (left_out := self._left_out(name, mine[0], tick_ms - 1)):
             self._broken(f"{name} ticks for {tick_ms}, and has left out {left_out}")
+        came.append(tick_ms)
+        self._unsettled.add(name)
+        self._active_ms[name] = now_ms
+
+    def _may_lack(self, name: str, tick_ms: int, next_ms: int) -> bool:
+        """Whether a tick may be left out by its schedule's rules, before another one that comes."""
+        catch_up, overlap = self._rules[name]
+        if self._is_odd and (self._may_miss(name) or overlap in _LEFT_OUT_BY):
+            return True
+        late_ms = self._world.server.now_ms() - self._grace_ms
+        if self._may_miss(name) and (tick_ms if catch_up == "none" else next_ms) <= late_ms:
+            return True
+        return overlap in _LEFT_OUT_BY and tick_ms <= self._active_ms.get(name, 0)
 
     def _left_out(self, name: str, era: Era, until_ms: int) -> list[int]:
         """The ticks of an era up to a moment that have not come."""
@@ -236,16 +306,45 @@ class SimulatedSchedules:
             return []
         step_ms = era.every_s * 1000
         first_ms = (era.from_ms // step_ms + 1) * step_ms
-        return sorted({*range(first_ms, until_ms + 1, step_ms)} - {*self._came[name]})
+        return sorted(
+            {*range(first_ms, until_ms + 1, step_ms)} - {*self._came[name]} - self._lacking[name]
+        )
 
     def late(self) -> list[str]:
         """The schedules whose ticks have not come, or that an operator is at."""
         until_ms = self._world.server.now_ms() - LATE_MS
         found = [f"{self._open} operators"] if self._open else []
         for name, eras in self._eras.items():
-            if left_out := self._left_out(name, eras[-1], until_ms):
-                found.append(f"{name}: {left_out[:5]}")
+            era, active_ms = eras[-1], self._active_ms.get(name, 0)
+            if self._rules[name][1] == "allow" and not self._may_miss(name):
+                if left_out := self._left_out(name, era, until_ms):
+                    found.append(f"{name}: {left_out[:5]}")
+            elif era.every_s and era.from_ms is not None and name not in self._unsettled:
+                since_ms = max(active_ms, era.from_ms)
+                if since_ms + 2000 * era.every_s < until_ms:
+                    found.append(f"{name}: none since {since_ms}")
         return found
+
+    def check(self) -> None:
+        """Compares what records count with what has come, and with the ticks that there were."""
+        world: Any = self._world
+        records = ScheduleRecords(world.server, world.producer())
+        changed = {f"s{each.schedule}" for each in self._plan.changes if each.what != "rewritten"}
+        for name, came in self._came.items():
+            if (record := records.read(name)) is None:
+                continue
+            progress = record.progress
+            sending = [] if progress.sending is None else progress.sending.ticks
+            if not progress.fired <= len(came) <= progress.fired + len(sending):
+                self._broken(f"{name} has ticked {len(came)} times: {progress}")
+            total = progress.fired + progress.missed + progress.skipped + progress.dropped
+            total += len(progress.held) + len(sending)
+            step_ms = (self._eras[name][0].every_s or 0) * 1000
+            before_ms, before = self._counted.get(name, (progress.decided_ms, total))
+            ticks = progress.decided_ms // step_ms - before_ms // step_ms
+            if name not in changed and total - before != ticks:
+                self._broken(f"{name} had {ticks} ticks, and counts {total - before}: {progress}")
+            self._counted[name] = progress.decided_ms, total
 
     def _broken(self, what: str) -> None:
         self._world.fail(Broken(what))

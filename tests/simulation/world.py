@@ -101,6 +101,8 @@ class World:
             self.scheduler.run()
         finally:
             self.scheduler.end()
+            if self.schedules is not None:
+                self.schedules.end()
 
     @property
     def grown(self) -> Topic:
