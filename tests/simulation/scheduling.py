@@ -23,6 +23,7 @@ from qframe.producing.producer import Producer
 from qframe.schedules import decision
 from qframe.schedules.checked import DeclaredSchedule, ScheduleKeywords
 from qframe.schedules.leader import Leader
+from qframe.schedules.record import GRACE_MS
 from qframe.schedules.records import ScheduleRecords
 from qframe.schedules.verbs import Schedules
 from qframe.topic import Topic
@@ -96,7 +97,6 @@ class SimulatedSchedules:
         self._unsettled: set[str] = set()
         self._active_ms: dict[str, int] = {}
         self._counted: dict[str, tuple[int, int]] = {}
-        self._usual_grace_ms = decision.GRACE_MS
         vars(decision)["GRACE_MS"] = self._grace_ms = int(self._plan.grace_s * 1000)
         self._is_odd = world.plan.has("store goes back", "store stands still")
         self._open = 0
@@ -118,7 +118,7 @@ class SimulatedSchedules:
 
     def end(self) -> None:
         """Puts back what other runs share."""
-        vars(decision)["GRACE_MS"] = self._usual_grace_ms
+        vars(decision)["GRACE_MS"] = GRACE_MS
 
     # Whoever handles the ticks.
 
@@ -140,8 +140,8 @@ class SimulatedSchedules:
         store: Any = worker.connection
         clock: Any = worker.process
         verbs = self._verbs(worker.connection, worker.process, worker.events)
-        options: ScheduleKeywords = {"body": 0, **self._options("s0")}
-        declared = [DeclaredSchedule("s0", f"every {self._plan.every_s[0]}s", TICKS.name, options)]
+        every = f"every {self._plan.every_s[0]}s"
+        declared = [DeclaredSchedule("s0", every, TICKS.name, self._options("s0", 0))]
 
         def declare() -> None:
             verbs.declare(declared)
@@ -167,9 +167,9 @@ class SimulatedSchedules:
             max_body=1000,
         )  # fmt: skip
 
-    def _options(self, name: str) -> ScheduleKeywords:
+    def _options(self, name: str, body: int) -> ScheduleKeywords:
         catch_up, overlap = self._rules[name]
-        options: Any = {"catch_up": catch_up, "overlap": overlap}
+        options: Any = {"body": body, "catch_up": catch_up, "overlap": overlap}
         return cast("ScheduleKeywords", options)
 
     def _hear(self, event: str, facts: dict[str, Any]) -> None:
@@ -181,7 +181,7 @@ class SimulatedSchedules:
 
     def _may_miss(self, name: str) -> bool:
         """Whether a tick may be late in a run."""
-        return self._grace_ms < self._usual_grace_ms and self._rules[name][0] != "all"
+        return self._grace_ms < GRACE_MS and self._rules[name][0] != "all"
 
     # Its operators.
 
@@ -224,8 +224,8 @@ class SimulatedSchedules:
 
     def _put(self, verbs: Schedules, name: str) -> None:
         era = self._eras[name][-1]
-        options = self._options(name)
-        verbs.put(name, f"every {era.every_s}s", topic=TICKS.name, body=era.body, **options)
+        options = self._options(name, era.body)
+        verbs.put(name, f"every {era.every_s}s", topic=TICKS.name, **options)
 
     def _until_done(self, act: Callable[[], object]) -> None:
         while True:
