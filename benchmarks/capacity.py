@@ -74,7 +74,7 @@ def opened(name: str) -> Iterator[str]:
 
 def measure(url: str, kind: str, options: argparse.Namespace) -> None:
     """Publishes up to each count, and prints what a message has cost by then."""
-    topic = Topic("capacity", kind=kind, slots=options.slots)
+    topic = Topic(f"capacity-{kind}", kind=kind, slots=options.slots)
     with QFrame(url) as app:
 
         @app.consumer(topic, group="g")
@@ -88,8 +88,9 @@ def measure(url: str, kind: str, options: argparse.Namespace) -> None:
             publish(app, topic, done, count)
             done = count
             began = time.perf_counter()
-            [found] = app.admin.topics()
+            topics = app.admin.topics()
             took_s = time.perf_counter() - began
+            [found] = [each for each in topics if each.name == topic.name]
             assert found.groups[0].todo == count
             each = (size_of() - before) / count
             print(json.dumps({
