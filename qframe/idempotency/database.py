@@ -190,6 +190,8 @@ class DatabaseChecker:
     def _finishing(self) -> Executable:
         """Marks one effect as done, if its claim has not passed."""
         table, now = self._effects.table, self._effects.now_ms
+        # Named: the name that SQLAlchemy 2.0.44 makes of `now` is another one in the text.
+        memory = bindparam("memory", self._retention_ms, BigInteger())
         return (
             update(table)
             .where(
@@ -199,7 +201,7 @@ class DatabaseChecker:
                 table.c.effect == bindparam("of_effect"),
                 table.c.token == bindparam("of_token"),
             )
-            .values(state=DONE, lease_until=0, expires_at=now + self._retention_ms)
+            .values(state=DONE, lease_until=0, expires_at=now + memory)
         )
 
     def _upserting(self) -> Executable:
