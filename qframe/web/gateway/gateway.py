@@ -10,7 +10,7 @@ from typing import Any, Final, TypeVar, Unpack
 from qframe.app.pull import Pull, PullKeywords
 from qframe.app.qframe import QFrame
 from qframe.clock import SYSTEM_CLOCK
-from qframe.errors import BadInput, QFrameError, TopicFull
+from qframe.errors import BadInput, PublishUnknown, QFrameError, TopicFull
 from qframe.outcomes import Published
 from qframe.producing.outgoing import Outgoing
 from qframe.runtime.demand import Demand
@@ -110,14 +110,20 @@ class Gateway:
 
     async def publish_each(
         self, topic: str, items: Sequence[Outgoing]
-    ) -> list[Published | BadInput]:
+    ) -> list[Published | BadInput | PublishUnknown]:
         """Publishes those of the messages that are right, in order.
 
+        Args:
+            topic: its name.
+            items: as many as one call to the store has, so that all of them have its fate.
+
         Returns:
-            One for each; for a wrong one, why it was refused.
+            One for each; for a wrong one, why it was refused; for one that may have been stored,
+            an error of its own.
 
         Raises:
-            QFrameError: as `publish`, but for what is wrong with a single message.
+            QFrameError: as `publish`, but for what is wrong with a single message; nothing was
+                stored.
         """
         return await self.in_thread(self._publish_each, topic, items)
 
@@ -127,11 +133,13 @@ class Gateway:
         except TopicFull as full:
             return list(full.outcomes)
 
-    def _publish_each(self, topic: str, items: Sequence[Outgoing]) -> list[Published | BadInput]:
+    def _publish_each(
+        self, topic: str, items: Sequence[Outgoing]
+    ) -> list[Published | BadInput | PublishUnknown]:
         found = self.app.parts.catalog().resolve(topic)
         refused: dict[int, BadInput] = {}
         try:
-            return list(self._publish(topic, items))
+            return list(self._publish_or_doubt(topic, items))
         except BadInput:
             for place, item in enumerate(items):
                 try:
@@ -139,8 +147,16 @@ class Gateway:
                 except BadInput as error:
                     refused[place] = error
         right = [item for place, item in enumerate(items) if place not in refused]
-        published = iter(self._publish(topic, right))
+        published = iter(self._publish_or_doubt(topic, right))
         return [refused.get(place) or next(published) for place in range(len(items))]
+
+    def _publish_or_doubt(
+        self, topic: str, items: Sequence[Outgoing]
+    ) -> Sequence[Published | PublishUnknown]:
+        try:
+            return self._publish(topic, items)
+        except PublishUnknown as unknown:
+            return [PublishUnknown(topic, [each]) for each in unknown.ids]
 
     # Pulling.
 

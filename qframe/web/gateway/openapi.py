@@ -25,11 +25,13 @@ from qframe.web.gateway.wire import (
     TimerIn,
     TopicIn,
     TopicOut,
+    UnknownOut,
 )
 
 _STRUCTS: Final = (
     DeliveriesOut, HealthOut, MessageIn, MessagesIn, MovedOut, ProblemOut, PublishedListOut,
     PublishedOut, PullIn, RefusedOut, SettledOut, SettleIn, StatsOut, TimerIn, TopicIn, TopicOut,
+    UnknownOut,
 )  # fmt: skip
 _NAME: Final = {"type": "string", "pattern": r"^(?!\.\.?$)[A-Za-z0-9_.-]{1,64}$"}
 _WITHOUT_BODY: Final = ("declare", "pull")  # an empty one says: all defaults
@@ -71,7 +73,8 @@ def openapi() -> dict[str, Any]:
             BATCHED: {"schema": {"type": "array", "items": event, "maxItems": MOST_MESSAGES}},
         },
         {"application/json": {"schema": outcome}, "application/x-ndjson": {
-            "schema": {"oneOf": [schema[PublishedOut], schema[RefusedOut]]}}},
+            "schema": {"oneOf": [
+                schema[PublishedOut], schema[RefusedOut], schema[UnknownOut]]}}},
     )  # fmt: skip
     publish["parameters"] = [{
         "name": "Idempotency-Key", "in": "header", "required": False,

@@ -17,10 +17,11 @@ from qframe.errors import (
     StoreFull,
     TopicFull,
 )
+from qframe.outcomes import Published
 from qframe.web.gateway.callers import NotKnown, NotPermitted, TooMuch
 from qframe.web.gateway.deliveries import SettleOutcome, SettleReply
 from qframe.web.gateway.gateway import GatewayFull, GatewayStopped
-from qframe.web.gateway.wire import ProblemOut
+from qframe.web.gateway.wire import ProblemOut, PublishedOut, RefusedOut, UnknownOut
 from qframe.web.refusals import refusal
 
 PROBLEM_TYPE: Final = "urn:qframe:problem:"
@@ -99,6 +100,16 @@ def problem_of(error: Exception) -> Response:
     elif status == 503:
         headers["retry-after"] = str(math.ceil(AGAIN_S))
     return reply_of(problem, headers)
+
+
+def line_out(one: Published | QFrameError) -> PublishedOut | RefusedOut | UnknownOut:
+    """The outcome of a line of a stream."""
+    if isinstance(one, Published):
+        return PublishedOut(one.id, one.outcome)
+    kind, detail = PROBLEM_TYPE + slug_of(one), str(one)
+    if isinstance(one, PublishUnknown):
+        return UnknownOut(one.id, "unknown", kind, detail)
+    return RefusedOut("refused", kind, detail)
 
 
 def unsettled(results: list[SettleReply]) -> Response | None:

@@ -23,7 +23,7 @@ from qframe.web.gateway.callers import Caller, Callers, GatewayRight
 from qframe.web.gateway.forwarding import FORWARDED, Forwarder
 from qframe.web.gateway.gateway import Gateway
 from qframe.web.gateway.openapi import openapi
-from qframe.web.gateway.problem_json import PROBLEM_TYPE, BadRequest, problem_of, slug_of, unsettled
+from qframe.web.gateway.problem_json import BadRequest, line_out, problem_of, unsettled
 from qframe.web.gateway.request_parts import (
     JSON,
     LINES,
@@ -49,7 +49,6 @@ from qframe.web.gateway.wire import (
     PublishedOut,
     PublishRequest,
     PullIn,
-    RefusedOut,
     SettledOut,
     SettleIn,
     StatsOut,
@@ -202,29 +201,42 @@ class GatewayRoutes:
     async def _published_lines(
         self, request: Request, caller: Caller, topic: str
     ) -> AsyncIterator[bytes]:
-        """Publishes line by line, up to 500 at once; one line of outcome for each."""
+        """Publishes line by line, up to 500 at once; one line of outcome for each.
+
+        It ends when the store is away: what is sent after that would overtake what was not stored.
+        """
+        most = min(MOST_MESSAGES, self._gateway.app.settings.publish_batch)
         try:
             most_bytes = caller.most_bytes(self._most_bytes)
-            async for lines in lines_of(request, most_bytes, caller.most_messages(MOST_MESSAGES)):
+            async for lines in lines_of(request, most_bytes, caller.most_messages(most)):
                 while wait_s := caller.wait_s(len(lines)):
                     await asyncio.sleep(wait_s)
-                yield _encode_lines(await self._lines_out(topic, lines))
+                found = await self._publish_lines(topic, lines)
+                yield _encode_lines([line_out(one) for one in found])
+                if not all(isinstance(one, Published | BadInput | BadRequest) for one in found):
+                    return
         except ClientDisconnect:
             return
         except QFrameError as error:
-            yield _encode_lines([_refused(error)])
+            yield _encode_lines([line_out(error)])
 
-    async def _lines_out(self, topic: str, lines: list[bytes]) -> list[PublishedOut | RefusedOut]:
-        found: list[PublishedOut | RefusedOut | None] = []
+    async def _publish_lines(self, topic: str, lines: list[bytes]) -> list[Published | QFrameError]:
+        found: list[Published | QFrameError | None] = []
         items: list[Outgoing] = []
         for line in lines:
             try:
                 items.append(decoded(line, MessageIn).outgoing())
                 found.append(None)
             except QFrameError as error:
-                found.append(_refused(error))
-        published = iter(await self._gateway.publish_each(topic, items) if items else [])
-        return [_outcome(next(published)) if one is None else one for one in found]
+                found.append(error)
+        published: Sequence[Published | QFrameError] = ()
+        try:
+            if items:
+                published = await self._gateway.publish_each(topic, items)
+        except QFrameError as error:
+            published = [error] * len(items)
+        outcomes = iter(published)
+        return [next(outcomes) if one is None else one for one in found]
 
     # Consuming.
 
@@ -372,14 +384,6 @@ class GatewayRoutes:
 
 def _reply(value: Any, status: int = 200) -> Response:
     return Response(_encode(value), status, media_type=JSON)
-
-
-def _refused(error: QFrameError) -> RefusedOut:
-    return RefusedOut("refused", PROBLEM_TYPE + slug_of(error), str(error))
-
-
-def _outcome(one: Published | BadInput) -> PublishedOut | RefusedOut:
-    return _refused(one) if isinstance(one, BadInput) else PublishedOut(one.id, one.outcome)
 
 
 async def _missing(request: Request, _: Exception) -> Response:

@@ -105,6 +105,15 @@ class RefusedOut(msgspec.Struct):
     detail: str
 
 
+class UnknownOut(msgspec.Struct):
+    """A message of a stream that may have been stored: published under this id, it is safe."""
+
+    id: str
+    outcome: Literal["unknown"]
+    type: str
+    detail: str
+
+
 class PublishedListOut(msgspec.Struct):
     """The outcomes of several messages, in their order."""
 
