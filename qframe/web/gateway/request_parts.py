@@ -36,8 +36,7 @@ async def read_body(request: Request, most_bytes: int) -> bytes:
     Raises:
         BadRequest: if it is too large, compressed, or does not arrive in time.
     """
-    if request.headers.get("content-encoding", "identity") != "identity":
-        raise BadRequest(415, "content-encoding", "send the body without content-encoding")
+    require_uncompressed(request)
     declared = request.headers.get("content-length", "")
     if declared.isdecimal() and int(declared) > most_bytes:
         raise too_large(most_bytes)
@@ -181,6 +180,16 @@ def require_json(kind: str) -> None:
             415, "content-type", f"the content type {kind[:80]!r} is not one of ours; "
             f"send {JSON}, {LINES}, {STRUCTURED} or {BATCHED}",
         )  # fmt: skip
+
+
+def require_uncompressed(request: Request) -> None:
+    """Refuses a body that is compressed: it might have any size.
+
+    Raises:
+        BadRequest: if it is.
+    """
+    if request.headers.get("content-encoding", "identity").lower() != "identity":
+        raise BadRequest(415, "content-encoding", "send the body without content-encoding")
 
 
 def require_utf8_path(request: Request) -> None:

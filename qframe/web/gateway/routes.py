@@ -35,6 +35,7 @@ from qframe.web.gateway.request_parts import (
     messages_of,
     read_body,
     require_json,
+    require_uncompressed,
     require_utf8_path,
     too_many,
     unless_gone,
@@ -159,6 +160,7 @@ class GatewayRoutes:
             if key is not None:
                 why = "it does not hold for a stream of lines"
                 raise BadOption("Idempotency-Key", key, why, "give each line an id")
+            require_uncompressed(request)
             await self._gateway.in_thread(self._gateway.app.parts.catalog().resolve, topic)
             return LinesResponse(self._published_lines(request, caller, topic))
         body = await self._body(request, caller)

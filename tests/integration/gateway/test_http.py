@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import signal
 import socket
@@ -126,6 +127,16 @@ def test_a_stream_of_lines_to_an_unknown_topic_is_refused_before_the_first_line(
 ) -> None:
     reply = gateway.post("/v1/topics/nothing/messages", b'{"body": 1}', content_type=LINES)
     assert (reply.status, reply.json["type"]) == (404, "urn:qframe:problem:unknown-topic")
+
+
+def test_a_compressed_stream_of_lines_is_refused_before_the_first_line(
+    gateway: GatewayProcess,
+) -> None:
+    body = gzip.compress(b'{"key": "k", "body": 1}\n')
+    reply = gateway.post(
+        f"{ORDERS}/messages", body, content_type=LINES, content_encoding="gzip"
+    )  # fmt: skip
+    assert (reply.status, reply.json["type"]) == (415, "urn:qframe:problem:content-encoding")
 
 
 def test_a_stream_of_lines_has_no_key_for_all(gateway: GatewayProcess) -> None:
