@@ -47,6 +47,7 @@ from qframe.web.gateway.deliveries import Client
 GatewayRight = Literal["publish", "consume", "admin"]
 MOST_IN_FLIGHT: Final = 3000
 _LOOK_S: Final = 1.0
+_BEARER: Final = "send one as: Authorization: Bearer <token>"
 _HASH = re.compile(r"[0-9a-f]{64}")
 _GROUP_OPTIONS: Final = ("max_attempts", "backoff", "lease", "start", "serial", "max_in_flight",
                          "tags", "keep_order", "max_parked")  # fmt: skip
@@ -202,8 +203,13 @@ class Callers:
         scheme, _, given = connection.headers.get("authorization", "").partition(" ")
         return self.caller_of(connection, given.strip() if scheme.lower() == "bearer" else "")
 
-    def caller_of(self, connection: HTTPConnection, token: str) -> Caller:
+    def caller_of(self, connection: HTTPConnection, token: str, *, remedy: str = _BEARER) -> Caller:
         """The program that a request with this token is from.
+
+        Args:
+            connection: the request's.
+            token: the token; empty if there is none.
+            remedy: how one is sent.
 
         Raises:
             NotKnown: if nobody knows.
@@ -222,10 +228,7 @@ class Callers:
             if hmac.compare_digest(known, digest):
                 found = caller
         if found is None:
-            raise NotKnown(
-                "the request has no token that this gateway knows; "
-                "send one as: Authorization: Bearer <token>"
-            )
+            raise NotKnown(f"the request has no token that this gateway knows; {remedy}")
         return found
 
     def _look(self, path: Path) -> None:

@@ -256,6 +256,7 @@ def test_a_token_is_an_access_key_with_its_rights(tmp_path: Path, store: str) ->
         with pytest.raises(ClientError) as refused:
             client_of(gateway, "guessed").list_queues()
         assert refusal_of(refused) == "InvalidClientTokenId"
+        assert "give one as the access key" in str(refused.value)
         assert gateway.stop() == 0
         text = gateway.log.read_text(encoding="utf-8")
         assert writer[0] not in text

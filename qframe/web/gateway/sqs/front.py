@@ -46,6 +46,7 @@ from qframe.web.gateway.sqs.requests import Request
 from qframe.web.gateway.sqs.service import SqsCall, SqsService
 
 _ACCESS_KEY: Final = re.compile(r"Credential=([^/,\s]{1,200})/")
+_ACCESS_KEY_REMEDY: Final = "give one as the access key, AWS_ACCESS_KEY_ID"
 
 Operation = Callable[[Any, SqsCall], Awaitable[dict[str, Any]]]
 
@@ -182,7 +183,7 @@ class SqsFront:
         found = _ACCESS_KEY.search(request.headers.get("authorization", ""))
         token = found[1] if found is not None else request.query_params.get("AWSAccessKeyId", "")
         try:
-            caller = self._callers.caller_of(request, token)
+            caller = self._callers.caller_of(request, token, remedy=_ACCESS_KEY_REMEDY)
         except NotKnown as error:
             raise SqsRefusal("InvalidClientTokenId", str(error), status=403) from None
         # A client that names a scheme that is not the one it used fools itself alone.
