@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from datetime import datetime
 from enum import StrEnum
 
 import msgspec
@@ -84,7 +85,7 @@ class Settle(msgspec.Struct):
         error: why, for `retry` and `reject`; it is kept with the message.
         delay: for `retry`, how much later it is due: seconds, or a text such as "10m". Without
             `delay` and `at`, as long as the group's backoff says.
-        at: for `retry`, when it is due, in seconds since 1970.
+        at: for `retry`, when it is due: a datetime with a time zone, or seconds since 1970.
         lease_s: for `extend`, how long the lease is from now.
     """
 
@@ -92,7 +93,7 @@ class Settle(msgspec.Struct):
     verb: Verb = Verb.ACK
     error: str | None = None
     delay: float | str | None = None
-    at: float | None = None
+    at: float | datetime | None = None
     lease_s: float = 0.0
 
     def failure(self) -> Exception | None:

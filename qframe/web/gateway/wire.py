@@ -161,7 +161,7 @@ class RetryIn(msgspec.Struct, forbid_unknown_fields=True):
 
     receipt: str
     delay: Span | None = None
-    at: float | None = None
+    at: float | datetime | None = None
     error: str | None = None
 
 

@@ -157,6 +157,19 @@ def test_a_client_that_has_hung_up_is_handed_nothing(gateway: GatewayProcess, gr
     gateway.settle("orders", group, ack=[one["receipt"]])
 
 
+@pytest.mark.parametrize("at", [0, "2020-01-01T00:00:00Z", "2020-01-01T01:00:00+01:00"])
+def test_a_retry_is_due_at_a_time_that_is_written_as_in_publishing(
+    gateway: GatewayProcess, group: str, at: float | str
+) -> None:
+    gateway.post(f"{ORDERS}/messages", {"key": "at", "body": 1, "at": at})
+    [one] = gateway.pull("orders", group, wait="20s")
+    reply = gateway.settle("orders", group, retry=[{"receipt": one["receipt"], "at": at}])
+    assert reply.json["results"][0]["outcome"] == "settled"
+    [again] = gateway.pull("orders", group, wait="20s")
+    assert again["attempt"] == 2
+    gateway.settle("orders", group, ack=[again["receipt"]])
+
+
 def test_retry_reject_and_extend_in_one_request(gateway: GatewayProcess, group: str) -> None:
     messages = [{"key": key, "body": key} for key in ("retry", "reject", "extend")]
     gateway.post(f"{ORDERS}/messages", {"messages": messages})
