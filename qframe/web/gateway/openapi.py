@@ -22,6 +22,7 @@ from qframe.web.gateway.wire import (
     SettledOut,
     SettleIn,
     StatsOut,
+    TimerEditIn,
     TimerIn,
     TopicIn,
     TopicOut,
@@ -30,8 +31,8 @@ from qframe.web.gateway.wire import (
 
 _STRUCTS: Final = (
     DeliveriesOut, HealthOut, MessageIn, MessagesIn, MovedOut, ProblemOut, PublishedListOut,
-    PublishedOut, PullIn, RefusedOut, SettledOut, SettleIn, StatsOut, TimerIn, TopicIn, TopicOut,
-    UnknownOut,
+    PublishedOut, PullIn, RefusedOut, SettledOut, SettleIn, StatsOut, TimerEditIn,
+    TimerIn, TopicIn, TopicOut, UnknownOut,
 )  # fmt: skip
 _NAME: Final = {"type": "string", "pattern": r"^(?!\.\.?$)[A-Za-z0-9_.-]{1,64}$"}
 _WITHOUT_BODY: Final = ("declare", "pull")  # an empty one says: all defaults
@@ -85,7 +86,6 @@ def openapi() -> dict[str, Any]:
     settle = _settle(schema)
     key = {"name": "key", "in": "path", "required": True,
            "schema": {"type": "string", "minLength": 1, "maxLength": 512}}  # fmt: skip
-    timer = schema[TimerIn]
     return {
         "openapi": "3.1.0",
         "info": {
@@ -124,10 +124,10 @@ def openapi() -> dict[str, Any]:
             },
             "/v1/timers/{topic}/{key}": {
                 "parameters": [_in_path("topic"), key],
-                "put": _verb("setTimer", "Sets a timer.", _json(timer),
+                "put": _verb("setTimer", "Sets a timer.", _json(schema[TimerIn]),
                              _json(schema[PublishedOut])),
                 "patch": _verb("editTimer", "Moves a timer, or changes what it says.",
-                               _json(timer), _json(schema[MovedOut])),
+                               _json(schema[TimerEditIn]), _json(schema[MovedOut])),
                 "delete": _verb("cancelTimer", "Cancels a timer.", None, _json(schema[MovedOut])),
             },
             "/livez": {"get": _open("live", "Whether the process lives.", schema[HealthOut])},

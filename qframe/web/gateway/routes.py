@@ -53,6 +53,7 @@ from qframe.web.gateway.wire import (
     SettledOut,
     SettleIn,
     StatsOut,
+    TimerEditIn,
     TimerIn,
     TopicIn,
     TopicOut,
@@ -310,13 +311,13 @@ class GatewayRoutes:
     async def _set_timer(self, request: Request, caller: Caller) -> Response:
         topic, key = self._timer(request, caller)
         asked = await self._json(request, TimerIn, caller)
-        item = MessageIn(asked.body, headers=asked.headers, tags=asked.tags).outgoing()
+        item = asked.outgoing()
         caller.take(1)
 
         def schedule() -> Published:
             return self._gateway.app.timers.schedule(
-                topic, item.body, key=key, at=asked.at, delay=asked.delay, id=asked.id,
-                headers=asked.headers, tags=asked.tags,
+                topic, item.body, key=key, at=asked.at, delay=asked.delay, id=item.id,
+                headers=item.headers, tags=item.tags,
             )  # fmt: skip
 
         published = await self._gateway.in_thread(schedule)
@@ -324,14 +325,13 @@ class GatewayRoutes:
 
     async def _edit_timer(self, request: Request, caller: Caller) -> Response:
         topic, key = self._timer(request, caller)
-        asked = await self._json(request, TimerIn, caller)
+        asked = await self._json(request, TimerEditIn, caller)
         admin = self._gateway.app.admin.acting(by=caller.name, rights="operator")
-        given: dict[str, Any] = {} if asked.body is msgspec.UNSET else {"body": asked.body}
 
         def edit() -> str:
             return admin.edit_timer(
-                topic, key, at=asked.at, delay=asked.delay, headers=asked.headers,
-                tags=asked.tags, **given,
+                topic, key, at=asked.at, delay=asked.delay, body=asked.new_body(),
+                headers=asked.headers, tags=asked.tags,
             ).value  # fmt: skip
 
         return _reply(MovedOut(await self._gateway.in_thread(edit)))  # type: ignore[arg-type]

@@ -215,15 +215,41 @@ class SettledOut(msgspec.Struct):
     results: list[SettleReply]
 
 
-class TimerIn(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
-    """A timer: a message that is due at a time."""
+class TimerEditIn(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
+    """A timer's new time, or what it says from now on, or both."""
 
     body: Any = UNSET
+    body_base64: str | UnsetType = UNSET
     delay: Span | None = None
     at: float | datetime | None = None
     headers: dict[str, str] | None = None
     tags: list[str] | None = None
+
+    def new_body(self) -> Any:
+        """The body; UNSET if it stays.
+
+        Raises:
+            BadBody: if there are two.
+        """
+        if self.body is UNSET and self.body_base64 is UNSET:
+            return UNSET
+        return MessageIn(self.body, self.body_base64).outgoing().body
+
+
+class TimerIn(TimerEditIn, forbid_unknown_fields=True, omit_defaults=True):
+    """A timer: a message that is due at a time."""
+
     id: str | None = None
+
+    def outgoing(self) -> Outgoing:
+        """Its message, without its time.
+
+        Raises:
+            BadBody: unless there is one body.
+        """
+        return MessageIn(
+            self.body, self.body_base64, id=self.id, headers=self.headers, tags=self.tags
+        ).outgoing()
 
 
 class MovedOut(msgspec.Struct):

@@ -203,6 +203,21 @@ def test_timers_are_set_moved_and_cancelled(gateway: GatewayProcess) -> None:
     assert gateway.request("DELETE", path).json == {"outcome": "absent"}
 
 
+def test_a_timer_of_bytes_is_set_and_changed(gateway: GatewayProcess, group: str) -> None:
+    path = f"/v1/timers/orders/{group}"
+    for method, coded, delay in (("PUT", "/w==", "1h"), ("PATCH", "/v8=", "0s")):
+        reply = gateway.request(method, path, {"body_base64": coded, "delay": delay})
+        assert reply.status == 200, reply.body
+    [one] = gateway.pull("orders", group, wait="20s")
+    assert (one["key"], one["body_base64"]) == (group, "/v8=")
+    gateway.settle("orders", group, ack=[one["receipt"]])
+
+
+def test_the_id_of_a_timer_that_is_there_is_not_changed(gateway: GatewayProcess) -> None:
+    reply = gateway.request("PATCH", "/v1/timers/orders/trip", {"id": "x", "delay": "1h"})
+    assert (reply.status, "unknown field `id`" in reply.json["detail"]) == (400, True)
+
+
 @pytest.mark.parametrize("key", ["%ff", "%fe", "a%e2%82"])
 def test_a_key_in_a_path_whose_bytes_are_no_text_is_refused(
     gateway: GatewayProcess, key: str
