@@ -301,11 +301,10 @@ class GatewayRoutes:
         name = checked_name(request.path_params["topic"], "topic")
         caller.require("admin", name)
         asked = await self._json(request, TopicIn, caller)
-        topic: Topic[Any] = Topic(
-            name, asked.kind, asked.slots, retain=asked.retain, max_length=asked.max_length,
-            dedupe_window=asked.dedupe_window,
-        )  # fmt: skip
-        await self._gateway.in_thread(self._gateway.app.declare, topic)
+        app = self._gateway.app
+        topic = await self._gateway.in_thread(
+            lambda: app.declare(asked.topic(name, app.store.topic(name)))
+        )
         return _reply(TopicOut(topic.name, topic.kind, topic.slots))
 
     async def _set_timer(self, request: Request, caller: Caller) -> Response:

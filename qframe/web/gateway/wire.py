@@ -16,7 +16,7 @@ from qframe.message import Delivery
 from qframe.outcomes import Outcome
 from qframe.producing.outgoing import Outgoing
 from qframe.runtime.handler.attempt import Attempt
-from qframe.topic import duration_ms
+from qframe.topic import Topic, duration_ms
 from qframe.web.gateway.deliveries import OpenDelivery, Settle, SettleReply, Verb
 
 MOST_MESSAGES: Final = 500
@@ -259,13 +259,40 @@ class MovedOut(msgspec.Struct):
 
 
 class TopicIn(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
-    """A topic, as it is declared; its kind is for ever, and its slots only grow."""
+    """A topic, as it is declared; its kind is for ever, and its slots only grow.
+
+    A topic that is there keeps the options that are not named; a new one has "24h" as `retain`,
+    no `max_length`, and "1h" as `dedupe_window`.
+    """
 
     kind: Literal["stream", "ordered", "delay", "priority", "merge"] = "stream"
     slots: Annotated[int, Meta(ge=1)] = 16
-    retain: Span = "24h"
-    max_length: Annotated[int, Meta(ge=1)] | None = None
-    dedupe_window: Span = "1h"
+    retain: Span | UnsetType = UNSET
+    max_length: Annotated[int, Meta(ge=1)] | UnsetType | None = UNSET
+    dedupe_window: Span | UnsetType = UNSET
+
+    def topic(self, name: str, known: Topic | None) -> Topic:
+        """The topic to be declared.
+
+        Args:
+            name: its name.
+            known: the topic of this name as it is declared now; None if there is none.
+
+        Raises:
+            BadInput: if one of the options is wrong.
+        """
+        options: dict[str, Any] = {}
+        if known is not None and known.kind == self.kind:
+            options = {
+                "retain": f"{known.retain_ms}ms", "max_length": known.max_length,
+                "dedupe_window": f"{known.dedupe_window_ms}ms",
+                "gap_timeout": f"{known.gap_timeout_ms}ms", "subject": known.subject,
+                "history": f"{known.history_ms}ms" if known.history_ms else None,
+            }  # fmt: skip
+        for option in ("retain", "max_length", "dedupe_window"):
+            if (given := getattr(self, option)) is not UNSET:
+                options[option] = given
+        return Topic(name, self.kind, self.slots, **options)
 
 
 class TopicOut(msgspec.Struct):
