@@ -59,6 +59,9 @@ class Gateway:
         groups: the options of a group's pull, such as `max_attempts`, by topic and group.
         idle_s: how long it stays in a group that nobody pulls from, in seconds.
         settle_s: how long a settlement waits for the store, in seconds.
+
+    Attributes:
+        stopping: set once it hands out nothing more.
     """
 
     def __init__(
@@ -73,6 +76,7 @@ class Gateway:
     ) -> None:
         self.app = app
         self.receipts: Receipts = Receipts(address, secret)
+        self.stopping: asyncio.Event = asyncio.Event()
         self._options: dict[tuple[str, str], PullKeywords] = dict(groups or {})
         self._idle_s = idle_s
         self._settle_s = settle_s
@@ -81,7 +85,6 @@ class Gateway:
         self._leaving: set[asyncio.Task[None]] = set()
         self._threads = ThreadPoolExecutor(THREADS, "qframe.gateway")
         self._watching: asyncio.Task[None] | None = None
-        self._closing = False
 
     async def __aenter__(self) -> Gateway:
         self._watching = asyncio.create_task(self._watch())
@@ -222,7 +225,7 @@ class Gateway:
         return replies
 
     def _group(self, topic: str, group: str) -> OpenGroup:
-        if self._closing:
+        if self.stopping.is_set():
             raise GatewayStopped
         found = self._groups.get((topic, group))
         if found is None:
@@ -284,11 +287,6 @@ class Gateway:
         """How many deliveries are in clients' hands."""
         return sum(group.open_count for group in self._groups.values())
 
-    @property
-    def is_stopping(self) -> bool:
-        """Whether it hands out nothing more."""
-        return self._closing
-
     def open_in(self, topic: str, group: str) -> int:
         """How many deliveries of a group are in clients' hands."""
         found = self._groups.get((topic, group))
@@ -302,7 +300,7 @@ class Gateway:
 
     async def drain(self, grace_s: float) -> None:
         """Hands out nothing more, and waits so long for what is open to be settled."""
-        self._closing = True
+        self.stopping.set()
         for group in self._groups.values():
             group.turn_away()
         until_s = self._clock.monotonic_s() + grace_s
@@ -311,7 +309,7 @@ class Gateway:
 
     async def close(self) -> None:
         """Leaves all groups; what is not settled is given back, uncounted."""
-        self._closing = True
+        self.stopping.set()
         if self._watching is not None:
             self._watching.cancel()
         for group in list(self._groups.values()):

@@ -53,11 +53,12 @@ async def read_body(request: Request, most_bytes: int) -> bytes:
 
 
 async def lines_of(
-    request: Request, most_bytes: int, most_lines: int
-) -> AsyncIterator[list[bytes]]:  # fmt: skip
+    request: Request, most_bytes: int, most_lines: int, stopping: asyncio.Event
+) -> AsyncIterator[list[bytes]]:
     """The lines of a request as they arrive, some at a time; empty ones are left out.
 
-    Between two lines a client may take any time, within one as long as for a body.
+    Between two lines a client may take any time, within one as long as for a body. They end when
+    the gateway is stopping, with the last whole line.
 
     Raises:
         BadRequest: if one is too long, or does not arrive in time.
@@ -70,9 +71,11 @@ async def lines_of(
         since_s = loop.time()
         try:
             async with asyncio.timeout(left_s if rest else None):
-                part = await anext(parts, None)
+                part = await _next_part(parts, stopping)
         except TimeoutError:
             raise too_slow("the line") from None
+        if stopping.is_set():
+            return
         if part is None:
             break
         if rest:
@@ -91,6 +94,20 @@ async def lines_of(
             raise too_large(most_bytes)
     if rest.strip():
         yield [bytes(rest)]
+
+
+async def _next_part(parts: AsyncIterator[bytes], stopping: asyncio.Event) -> bytes | None:
+    """The next part; None at the end, or when the gateway is stopping."""
+    part, stopped = (
+        asyncio.ensure_future(anext(parts, None)),
+        asyncio.ensure_future(stopping.wait()),
+    )
+    try:
+        await asyncio.wait([part, stopped], return_when=asyncio.FIRST_COMPLETED)
+        return part.result() if part.done() else None
+    finally:
+        part.cancel()
+        stopped.cancel()
 
 
 class LinesResponse(Response):

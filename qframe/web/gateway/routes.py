@@ -206,12 +206,13 @@ class GatewayRoutes:
     ) -> AsyncIterator[bytes]:
         """Publishes line by line, up to 500 at once; one line of outcome for each.
 
-        It ends when the store is away: what is sent after that would overtake what was not stored.
+        It ends when the store is away, since the next lines would overtake what was not stored,
+        and when the gateway is stopping.
         """
         most = min(MOST_MESSAGES, self._gateway.app.settings.publish_batch)
         try:
-            most_bytes = caller.most_bytes(self._most_bytes)
-            async for lines in lines_of(request, most_bytes, caller.most_messages(most)):
+            most, most_bytes = caller.most_messages(most), caller.most_bytes(self._most_bytes)
+            async for lines in lines_of(request, most_bytes, most, self._gateway.stopping):
                 while wait_s := caller.wait_s(len(lines)):
                     await asyncio.sleep(wait_s)
                 found = await self._publish_lines(topic, lines)
@@ -350,7 +351,7 @@ class GatewayRoutes:
         return _reply(HealthOut("ok"))
 
     async def _ready(self, _: Request) -> Response:
-        if self._gateway.is_stopping:
+        if self._gateway.stopping.is_set():
             return _reply(HealthOut("stopping"), 503)
         try:
             await self._gateway.in_thread(self._gateway.app.store.now_ms)

@@ -8,6 +8,7 @@ import signal
 import socket
 from base64 import b64encode
 from collections.abc import Iterator
+from http.client import HTTPConnection
 from pathlib import Path
 
 import pytest
@@ -342,3 +343,24 @@ def test_a_gateway_that_stood_still_extends_nothing_that_another_has_handed_out(
         reply = one.settle("orders", "billing", extend=extend)
         assert (reply.status, reply.json["results"][0]["outcome"]) == (409, "stale")
         assert two.settle("orders", "billing", ack=[after["receipt"]]).status == 200
+
+
+def test_a_stream_of_lines_ends_with_a_whole_reply_when_its_gateway_is_stopped(
+    tmp_path: Path,
+) -> None:
+    with GatewayProcess(tmp_path, f"sqlite:///{tmp_path}/q.db") as gateway:
+        gateway.request("PUT", "/v1/topics/events", {"slots": 1})
+        connection = HTTPConnection(HOST, gateway.port, timeout=60)
+        connection.putrequest("POST", "/v1/topics/events/messages")
+        connection.putheader("content-type", LINES)
+        connection.putheader("transfer-encoding", "chunked")
+        connection.endheaders()
+        part = b'{"body": 1}\n{"body": 2}\n{"bo'
+        connection.send(b"%x\r\n%s\r\n" % (len(part), part))
+        reply = connection.getresponse()
+        first = [reply.readline(), reply.readline()]
+        assert gateway.stop() == 0
+        assert [json.loads(line)["outcome"] for line in first] == ["stored", "stored"]
+        assert reply.read() == b""  # its end, not a connection that broke
+        assert "Traceback" not in gateway.log.read_text(encoding="utf-8")
+        connection.close()
