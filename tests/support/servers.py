@@ -239,8 +239,8 @@ class Proxy:
     If the server does not accept a connection, the client's is reset.
     """
 
-    def __init__(self, target_port: int) -> None:
-        self.port = free_port()
+    def __init__(self, target_port: int, port: int | None = None) -> None:
+        self.port = free_port() if port is None else port
         self._target = target_port
         self._changed = threading.Condition()
         self._links: set[_Link] = set()

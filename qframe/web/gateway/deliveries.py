@@ -25,8 +25,8 @@ class SettleOutcome(StrEnum):
     """The outcome of a `Settle`.
 
     `settled` and `extended`: done. `stale`: the delivery is not the client's any more, and nothing
-    was changed. `elsewhere`: it belongs to another gateway. `unknown`: the store has not replied
-    in time; it is settled, or handed out again.
+    was changed. `elsewhere`: it belongs to another gateway. `unknown`: the store, or another
+    gateway that was asked, has not replied in time; it is settled, or handed out again.
     """
 
     SETTLED = "settled"

@@ -24,6 +24,10 @@ _MOST_BYTES: Final = 2**20
 _IN_ORDER: Final = (Verb.ACK, Verb.RETRY, Verb.REJECT, Verb.EXTEND)  # of a request and its replies
 
 
+class _ReplyLost(OSError):
+    """Raised when another gateway was asked, and its reply has not come."""
+
+
 class Forwarder:
     """Asks other gateways, where they share this one's secret.
 
@@ -51,7 +55,8 @@ class Forwarder:
     ) -> None:
         """Passes on what is elsewhere, and writes down what came of it.
 
-        A gateway that cannot be reached leaves its results as they are: with its address.
+        A gateway that cannot be reached leaves its results as they are: with its address. Where its
+        reply is lost they are unknown, since it may have done all that it was asked.
         """
         places: dict[str, list[int]] = {}
         for place, result in enumerate(results):
@@ -78,8 +83,10 @@ class Forwarder:
             return []
         try:
             found = _ask(address, path, asked, authorization)
-        except OSError:
+        except OSError as error:
             self._away[address] = self._clock.monotonic_s() + AWAY_S
+            if isinstance(error, _ReplyLost):
+                return [SettleReply(one.receipt, SettleOutcome.UNKNOWN) for one in asked]
             return []
         self._away.pop(address, None)
         return found
@@ -89,7 +96,7 @@ def _ask(address: str, path: str, asked: list[Settle], authorization: str) -> li
     """Asks another gateway; no replies where it refuses.
 
     Raises:
-        OSError: if it cannot be reached.
+        OSError: if it cannot be reached; a `_ReplyLost` if it was asked all the same.
     """
     url = urlsplit(address)
     kind = HTTPSConnection if url.scheme == "https" else HTTPConnection
@@ -98,10 +105,14 @@ def _ask(address: str, path: str, asked: list[Settle], authorization: str) -> li
         headers["authorization"] = authorization
     connection = kind(url.hostname or "", url.port, timeout=TIMEOUT_S)
     try:
-        connection.request("POST", url.path.rstrip("/") + path, _written(asked), headers)
-        body = connection.getresponse().read(_MOST_BYTES)
+        connection.connect()
+        try:
+            connection.request("POST", url.path.rstrip("/") + path, _written(asked), headers)
+            body = connection.getresponse().read(_MOST_BYTES)
+        except (OSError, HTTPException) as error:
+            raise _ReplyLost from error
         return msgspec.json.decode(body, type=SettledOut).results
-    except (HTTPException, ValueError, msgspec.DecodeError):
+    except (ValueError, msgspec.DecodeError):
         return []
     finally:
         connection.close()

@@ -8,13 +8,15 @@ import signal
 import socket
 from base64 import b64encode
 from collections.abc import Iterator
+from contextlib import ExitStack
 from http.client import HTTPConnection
 from pathlib import Path
 
 import pytest
 from eventually import eventually
 from gatewaying import GatewayProcess, gateways
-from ports import HOST
+from ports import HOST, free_port
+from servers import Proxy
 from starlette.testclient import TestClient
 
 from qframe import QFrame, Topic
@@ -343,6 +345,35 @@ def test_a_gateway_that_stood_still_extends_nothing_that_another_has_handed_out(
         reply = one.settle("orders", "billing", extend=extend)
         assert (reply.status, reply.json["results"][0]["outcome"]) == (409, "stale")
         assert two.settle("orders", "billing", ack=[after["receipt"]]).status == 200
+
+
+def test_what_was_passed_on_is_unknown_where_the_reply_of_the_other_gateway_is_lost(
+    tmp_path: Path,
+) -> None:
+    """It may be settled: whoever is told that nobody was asked would ask again, and hear stale."""
+    store, secret = f"sqlite:///{tmp_path}/q.db", {"QFRAME_GATEWAY_SECRET": "s" * 20}
+    with ExitStack() as stack:
+        port = free_port()
+        address = f"http://{HOST}:{port}"
+        first = stack.enter_context(
+            GatewayProcess(tmp_path, store, "--address", address, **secret)
+        )  # fmt: skip
+        second = stack.enter_context(GatewayProcess(tmp_path, store, **secret))
+        way = stack.enter_context(Proxy(first.port, port))
+        first.request("PUT", "/v1/topics/events", {"slots": 1})
+        first.request("PUT", "/v1/topics/events/groups/g")
+        first.post("/v1/topics/events/messages", {"messages": [{"body": 1}, {"body": 2}]})
+        one, two = (each["receipt"] for each in first.pull("events", "g", max=2, wait="20s"))
+        way.drop_replies(1)
+        [lost] = second.settle("events", "g", ack=[one]).json["results"]
+        assert lost["outcome"] == "unknown"
+        [again] = first.settle("events", "g", ack=[one]).json["results"]
+        assert again["outcome"] == "stale"  # it was settled
+        way.refuse()
+        eventually(lambda: second.settle("events", "g", ack=[two]).json["results"] == [
+            {"receipt": two, "outcome": "elsewhere", "gateway": address}
+        ])  # fmt: skip
+        assert first.settle("events", "g", ack=[two]).json["results"][0]["outcome"] == "settled"
 
 
 def test_a_stream_of_lines_ends_with_a_whole_reply_when_its_gateway_is_stopped(
