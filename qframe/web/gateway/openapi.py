@@ -22,7 +22,7 @@ from qframe.web.gateway.wire import (
     SettledOut,
     SettleIn,
     StatsOut,
-    TimerEditIn,
+    TimerChangeIn,
     TimerIn,
     TopicIn,
     TopicOut,
@@ -31,7 +31,7 @@ from qframe.web.gateway.wire import (
 
 _STRUCTS: Final = (
     DeliveriesOut, HealthOut, MessageIn, MessagesIn, MovedOut, ProblemOut, PublishedListOut,
-    PublishedOut, PullIn, RefusedOut, SettledOut, SettleIn, StatsOut, TimerEditIn,
+    PublishedOut, PullIn, RefusedOut, SettledOut, SettleIn, StatsOut, TimerChangeIn,
     TimerIn, TopicIn, TopicOut, UnknownOut,
 )  # fmt: skip
 _NAME: Final = {"type": "string", "pattern": r"^(?!\.\.?$)[A-Za-z0-9_.-]{1,64}$"}
@@ -127,7 +127,7 @@ def openapi() -> dict[str, Any]:
                 "put": _verb("setTimer", "Sets a timer.", _json(schema[TimerIn]),
                              _json(schema[PublishedOut])),
                 "patch": _verb("editTimer", "Moves a timer, or changes what it says.",
-                               _json(schema[TimerEditIn]), _json(schema[MovedOut])),
+                               _json(schema[TimerChangeIn]), _json(schema[MovedOut])),
                 "delete": _verb("cancelTimer", "Cancels a timer.", None, _json(schema[MovedOut])),
             },
             "/livez": {"get": _open("live", "Whether the process lives.", schema[HealthOut])},

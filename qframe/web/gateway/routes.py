@@ -53,7 +53,7 @@ from qframe.web.gateway.wire import (
     SettledOut,
     SettleIn,
     StatsOut,
-    TimerEditIn,
+    TimerChangeIn,
     TimerIn,
     TopicIn,
     TopicOut,
@@ -325,7 +325,7 @@ class GatewayRoutes:
 
     async def _edit_timer(self, request: Request, caller: Caller) -> Response:
         topic, key = self._timer(request, caller)
-        asked = await self._json(request, TimerEditIn, caller)
+        asked = await self._json(request, TimerChangeIn, caller)
         admin = self._gateway.app.admin.acting(by=caller.name, rights="operator")
 
         def edit() -> str:

@@ -215,7 +215,7 @@ class SettledOut(msgspec.Struct):
     results: list[SettleReply]
 
 
-class TimerEditIn(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
+class TimerChangeIn(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
     """A timer's new time, or what it says from now on, or both."""
 
     body: Any = UNSET
@@ -236,7 +236,7 @@ class TimerEditIn(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True
         return MessageIn(self.body, self.body_base64).outgoing().body
 
 
-class TimerIn(TimerEditIn, forbid_unknown_fields=True, omit_defaults=True):
+class TimerIn(TimerChangeIn, forbid_unknown_fields=True, omit_defaults=True):
     """A timer: a message that is due at a time."""
 
     id: str | None = None
