@@ -218,8 +218,9 @@ class Callers:
             if is_local(connection) and not is_sent_by_page(connection):
                 return self._local
             raise NotKnown(
-                "this gateway has no tokens, and lets in programs of its own machine alone; "
-                "give it a file of tokens, or call it as 127.0.0.1"
+                "this gateway has no tokens, and lets in programs of its own machine alone, "
+                "neither through a proxy nor from a page; give it a file of tokens, or call "
+                "127.0.0.1 itself"
             )
         self._look(self._path)
         digest = sha256(token.encode("utf-8", "replace")).digest()
