@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 from typing import Annotated, Final
+from urllib.parse import urlsplit
 
 import typer
 
@@ -84,6 +85,8 @@ def gateway(
         raise BadCommand(
             "--tls-cert", str(tls_cert or ""), "it goes with --tls-key", "give both, or none"
         )
+    if address:
+        _check_address(address)
     secret = os.environ.get(SECRET_VARIABLE) or None
     if secret is not None and not address and not where.is_local:
         raise BadOption(
@@ -134,3 +137,21 @@ def gateway(
                 )  # fmt: skip
         finally:
             stop()
+
+
+def _check_address(address: str) -> None:
+    """Checks that an address can be asked: it is in receipts, and tokens are sent there.
+
+    Raises:
+        BadOption: if it is none.
+    """
+    try:
+        url = urlsplit(address)
+        is_url = url.scheme in ("http", "https") and bool(url.hostname) and url.port != 0
+    except ValueError:
+        is_url = False
+    if not is_url or not address.isascii() or url.query or url.fragment:
+        raise BadOption(
+            "--address", address, "it is no URL of a web server",
+            "give one such as http://10.0.0.7:8380",
+        )  # fmt: skip
