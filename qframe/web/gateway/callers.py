@@ -38,6 +38,7 @@ from qframe.app.pull import PullKeywords
 from qframe.clock import Clock
 from qframe.errors import BadOption, QFrameError
 from qframe.events import Events
+from qframe.options.consumer import consumer_options
 from qframe.options.flow import RateLimit
 from qframe.runtime.flow.token_bucket import LocalTokenBucket
 from qframe.topic import checked_name, is_internal
@@ -323,5 +324,6 @@ def _groups(path: Path, file: TokenFile) -> dict[tuple[str, str], PullKeywords]:
                 f"option of {place} in {path}", wrong[0], "a group of the gateway has none such",
                 f"use some of {', '.join(_GROUP_OPTIONS)}",
             )  # fmt: skip
+        consumer_options(auto_ack=False, **options)  # else it is refused to each client that pulls
         found[name] = cast("PullKeywords", options)
     return found

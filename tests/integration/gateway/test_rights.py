@@ -239,6 +239,8 @@ def test_size_of_requests_and_batches_is_bounded_for_each_token(
         ("[tokens.a]\nhashes = []\nmax_batch = 0", "max_batch"),
         ("[tokens]\n[groups.'orders']\nmax_attempts = 1", "topic/group"),
         ("[tokens]\n[groups.'orders/b']\nthreads = 1", "threads"),
+        ("[tokens]\n[groups.'orders/b']\nmax_attempts = 0", "max_attempts"),
+        ("[tokens]\n[groups.'orders/b']\nbackoff = 'soon'", "backoff"),
         ("[tokens", "TOML|Expected"),
     ],
 )
