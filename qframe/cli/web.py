@@ -59,6 +59,9 @@ def web_address(port: str, *, is_guarded: bool, danger: str, remedy: str) -> Web
         BadOption: if it names no port, or one that other machines reach and nothing guards.
     """
     address = WebAddress(*address_of("--port", port if ":" in port else f"127.0.0.1:{port}"))
+    if not address.port:
+        why = "nobody could tell which port that is"
+        raise BadOption("--port", port, why, "name one from 1 to 65535")
     if not address.is_local and not is_guarded:
         raise BadOption("--port", port, f"whoever reaches this address could {danger}", remedy)
     return address

@@ -122,6 +122,7 @@ def test_connections_that_never_finish_a_request_stop_nobody_and_are_closed(
         (["--address", "10.0.0.7:8380"], "--address '10.0.0.7:8380': it is no URL", 1),
         (["--address", "ftp://10.0.0.7"], "--address 'ftp://10.0.0.7': it is no URL", 1),
         (["--address", "http://[::1"], "--address 'http://[::1': it is no URL", 1),
+        (["--port", "0"], "--port '0': nobody could tell which port that is", 1),
         (["--port", "0.0.0.0:1"], "--port '0.0.0.0:1': whoever reaches this address could", 1),
         (["--tokens", "none.toml"], "tokens 'none.toml': it cannot be read", 1),
         (["--tls-cert", "t.toml"], "--tls-cert 't.toml': it goes with --tls-key", 2),
