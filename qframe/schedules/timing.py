@@ -7,10 +7,9 @@ Debian's cron on the nights when clocks change; `dst="literal"` takes local time
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from datetime import UTC, date, datetime, timedelta
 from functools import lru_cache
-from heapq import heappop, heappush
 from typing import Final, Literal, NoReturn
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
@@ -27,7 +26,9 @@ PATIENCE: Final = 10_000
 
 DstRule = Literal["debian", "literal"]
 
+_NOTHING: Final = timedelta()
 _SECOND: Final = timedelta(seconds=1)
+_MINUTE: Final = timedelta(minutes=1)
 _MINUTE_MS: Final = 60_000
 _QUARTER_MS: Final = 15 * _MINUTE_MS  # of an hour: clocks change at quarters
 _LAST_YEAR: Final = 2200
@@ -141,8 +142,7 @@ class Timing(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
             yield from range(tick_ms, ENDS_MS, step_ms)
             return
         zone = zone_of(self.tz)
-        moments = _literal if self.dst == "literal" else _debian
-        for moment in moments(self.cron or "", after_ms, zone):
+        for moment in _moments(self.cron or "", after_ms, zone, self.dst):
             if moment.year > _LAST_YEAR:
                 return
             yield round(moment.timestamp() * 1000)
@@ -228,35 +228,61 @@ def local_times(cron: str, first: datetime, behind: datetime) -> Iterator[dateti
         yield naive
 
 
-def _debian(cron: str, after_ms: int, zone: ZoneInfo) -> Iterator[datetime]:
-    """Moments as Debian's cron has them."""
-    last = datetime.fromtimestamp(after_ms // 1000, UTC)
-    # A job at a fixed time of the hour that comes twice is due in the first of them: begun in the
-    # second, cronsim finds it behind. So its moments only ever count when they are later.
-    for local in CronSim(cron, last.astimezone(zone)):
-        moment = local.astimezone(UTC)
-        if moment > last:
-            last = moment
-            yield moment
-
-
-def _literal(cron: str, after_ms: int, zone: ZoneInfo) -> Iterator[datetime]:
-    """Each local time that is there, and twice where it comes twice."""
+def _moments(cron: str, after_ms: int, zone: ZoneInfo, dst: DstRule) -> Iterator[datetime]:
+    """The moments after another at which cron fields tick, in order."""
     after = datetime.fromtimestamp(after_ms // 1000, UTC)
-    begin = after.astimezone(zone).replace(tzinfo=None, fold=0) - timedelta(hours=25)
+    moments = _fixed if dst == "debian" and _is_fixed(cron) else _literal
+    # Without a zone, since in a zone cronsim steps over times where clocks change by half an hour.
+    named = CronSim(cron, _earliest_behind(after, zone))
+    return (each for each in moments(named, zone) if each > after)
+
+
+def _is_fixed(cron: str) -> bool:
+    """Whether its hours and minutes are named, so that its ticks are those of a fixed time."""
+    minutes, hours = cron.split()[-5:-3]
+    return not minutes.startswith("*") and not hours.startswith("*")
+
+
+def _earliest_behind(after: datetime, zone: ZoneInfo) -> datetime:
+    """A local time no later than that of any moment after another.
+
+    It is earlier than the moment's own where clocks are about to go back.
+    """
+    local = after.astimezone(zone)
+    back = _offset(local) - _offset((after + timedelta(hours=25)).astimezone(zone))
+    is_near = back > _NOTHING and _offset((after + back).astimezone(zone)) < _offset(local)
+    return local.replace(tzinfo=None, fold=0) - (back if is_near else _NOTHING)
+
+
+def _fixed(named: Iterable[datetime], zone: ZoneInfo) -> Iterator[datetime]:
+    """One moment for each local time: the first, or where it is left out the end of the gap."""
+    last = None
+    for naive in named:
+        moment = naive.replace(tzinfo=zone)
+        while _offset(moment) < _offset(moment.replace(fold=1)):
+            moment = moment.replace(second=0) + _MINUTE
+        if moment != last:
+            last = moment
+            yield moment.astimezone(UTC)
+
+
+def _literal(named: Iterable[datetime], zone: ZoneInfo) -> Iterator[datetime]:
+    """Each local time that is there, and twice where it comes twice."""
     again: list[datetime] = []
-    for naive in CronSim(cron, begin):
-        moments = {naive.replace(tzinfo=zone, fold=fold).astimezone(UTC) for fold in (0, 1)}
-        there = [each for each in moments if each.astimezone(zone).replace(tzinfo=None) == naive]
-        while again and there and again[0] < min(there):
-            yield heappop(again)
-        for moment in there:
-            if moment > after:
-                heappush(again, moment)
-        # A second time comes at most some hours behind the first.
-        edge = naive.replace(tzinfo=zone).astimezone(UTC)
-        while again and again[0] <= edge:
-            yield heappop(again)
+    for naive in named:
+        first, second = (naive.replace(tzinfo=zone, fold=fold) for fold in (0, 1))
+        if _offset(first) > _offset(second):
+            again.append(second)
+        else:  # behind the times that come twice: they have come once
+            yield from (each.astimezone(UTC) for each in again)
+            again.clear()
+        if _offset(first) >= _offset(second):
+            yield first.astimezone(UTC)
+    yield from (each.astimezone(UTC) for each in again)
+
+
+def _offset(local: datetime) -> timedelta:
+    return local.utcoffset() or _NOTHING
 
 
 def _dates(text: str) -> tuple[date, date] | None:

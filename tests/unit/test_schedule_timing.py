@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from zoneinfo import ZoneInfo
 
 import pytest
@@ -84,6 +84,19 @@ def test_every_half_hour_goes_on_through_the_hour_that_comes_twice() -> None:
     ]  # fmt: skip
 
 
+def test_a_fixed_time_with_seconds_keeps_the_same_rules() -> None:
+    assert shown("0 30 2 * * *", "Europe/Berlin", "2026-03-29") == ["2026-03-29T03:00+02:00"]
+    assert shown("*/20 30 2 * * *", "Europe/Berlin", "2026-03-29") == ["2026-03-29T03:00+02:00"]
+    assert shown("0 30 2 * * *", "Europe/Berlin", "2026-10-25") == ["2026-10-25T02:30+02:00"]
+
+
+def test_a_fold_of_half_an_hour_on_lord_howe_leaves_nothing_out() -> None:
+    found = shown("*/10 2 * * *", "Australia/Lord_Howe", "2026-04-05")
+    assert found == [f"2026-04-05T02:{minute}0+10:30" for minute in range(6)]
+    found = shown("*/30 * 3 * * *", "Australia/Lord_Howe", "2026-04-05")
+    assert len(found) == 120
+
+
 # Local times as they come.
 
 
@@ -102,7 +115,22 @@ def test_literal_takes_twice_what_comes_twice_in_the_order_of_time() -> None:
 
 ZONES = ("Europe/Berlin", "America/New_York", "Australia/Lord_Howe", "Antarctica/Troll",
          "Pacific/Chatham", "America/Santiago", "UTC")  # fmt: skip
-CRONS = ("30 2 * * *", "*/20 * * * *", "0 */2 * * *", "15,45 1-3 * * *", "0 0 * * *", "@hourly")
+CRONS = ("30 2 * * *", "*/20 * * * *", "0 */2 * * *", "15,45 1-3 * * *", "0 0 * * *", "@hourly",
+         "*/7 2 * * *", "0 0 3 * * *", "15 * 2 * * *", "*/30 30 1,2 * * *")  # fmt: skip
+
+
+@pytest.mark.parametrize("zone", ZONES)
+@pytest.mark.parametrize("dst", ["debian", "literal"])
+def test_a_year_of_fields_that_just_go_on_is_that_of_the_clocks(zone: str, dst: DstRule) -> None:
+    begin, tz = datetime(2026, 1, 1, tzinfo=UTC), ZoneInfo(zone)
+    minutes = [begin + timedelta(minutes=5 * number) for number in range(1, 365 * 288)]
+    expected = [
+        ms(each)
+        for each in minutes
+        if each.astimezone(tz).hour in (2, 3) and each.astimezone(tz).minute % 10 == 0
+    ]
+    timing = Timing(when="*/10 2,3 * * *", tz=zone, dst=dst)
+    assert list(timing.ticks(ms(begin), ms(minutes[-1]))) == expected
 
 
 @settings(max_examples=60, deadline=None)
