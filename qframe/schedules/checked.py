@@ -103,7 +103,7 @@ def new_schedule(
     dst: DstRule = "debian",
     note: str = "",
 ) -> Schedule:
-    """A schedule of which nothing is decided yet; its topic is not looked at.
+    """A schedule of which nothing is decided yet, if it ever ticks; its topic is not looked at.
 
     Raises:
         BadInput: if it is not as `app.schedules.put` describes.
@@ -114,7 +114,7 @@ def new_schedule(
         end_ms=None if end is None else moment_ms(end, "end"),
     )  # fmt: skip
     return Schedule(
-        name=checked_schedule_name(name), timing=checked_timing(timing, now_ms),
+        name=checked_schedule_name(name), timing=checked_timing(timing),
         template=checked_template(
             topic=topic, key=key, body=body, headers=headers, tags=tags, priority=priority,
             max_body=max_body,

@@ -159,8 +159,8 @@ class Timing(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         return None
 
 
-def checked_timing(timing: Timing, now_ms: int) -> Timing:
-    """The timing itself, with its texts trimmed, if it makes sense and has a tick to come.
+def checked_timing(timing: Timing, after_ms: int = 0) -> Timing:
+    """The timing itself, with its texts trimmed, if it makes sense and has a tick after a moment.
 
     Raises:
         BadOption: otherwise.
@@ -192,7 +192,7 @@ def checked_timing(timing: Timing, now_ms: int) -> Timing:
         if _dates(each) is None:
             _check_cron("exclude", each)
     checked = msgspec.structs.replace(timing, when=when, exclude=exclude)
-    if checked.next_after(now_ms) is None:
+    if checked.next_after(after_ms) is None:
         raise BadOption("when", when, "no tick is to come",
                         "look at its fields, start, end and exclude")  # fmt: skip
     return checked

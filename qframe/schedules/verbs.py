@@ -109,7 +109,8 @@ class Schedules:
                 - `note`: a text for people.
 
         Raises:
-            BadInput: if one of these is not as described, or no tick is to come.
+            BadInput: if one of these is not as described, or its timing is new and no tick is to
+                come.
             UnknownTopic: if the topic is a name that nobody has declared.
         """
         return self._put(name, when, topic, by=by, declared=False, options=options)
@@ -300,10 +301,13 @@ class Schedules:
         self._records.open()
 
         def put(old: Schedule | None) -> Schedule:
+            is_new = old is None or old.deleted or old.timing != wanted.timing
+            if is_new and not declared:  # code stays as it is when its end has come
+                checked_timing(wanted.timing, wanted.progress.decided_ms)
             if old is None:
                 return wanted
             progress = old.progress
-            if old.deleted or old.timing != wanted.timing:
+            if is_new:
                 decided_ms = max(progress.decided_ms, wanted.progress.decided_ms)
                 progress = msgspec.structs.replace(progress, decided_ms=decided_ms)
             if progress.failures and progress.sending is not None:

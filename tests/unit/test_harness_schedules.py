@@ -114,3 +114,16 @@ def test_a_declared_schedule_is_refused_where_it_is_written() -> None:
     with pytest.raises(UnknownTopic):
         app.run(burst=True)
     app.close()
+
+
+def test_code_whose_schedule_has_ended_is_imported_and_served() -> None:
+    handled: list[datetime] = []
+    app = app_with("0 9 * * *", handled, end=datetime(2026, 3, 3, tzinfo=UTC))
+    with Harness(app, now=datetime(2026, 3, 1, 12, tzinfo=UTC)) as harness:
+        harness.advance(days=30)
+    assert [tick.day for tick in handled] == [2]
+    with Harness(app, now=datetime(2027, 3, 1, tzinfo=UTC)) as harness:
+        harness.advance(days=1)
+        app.publish(REPORTS, "by hand", key="a", headers={"tick": "2027-03-02"})
+        harness.drain()
+    assert handled[1:] == [datetime(2027, 3, 2)]

@@ -479,3 +479,15 @@ def test_a_change_whose_reply_is_lost_is_done_and_told_once(verb: str) -> None:
     assert (found.paused, found.deleted) == (verb == "pause", verb == "delete")
     told = [facts["verb"] for name, facts in scene.told if name == "schedule.changed"]
     assert told == [verb]
+
+
+def test_a_schedule_that_has_ended_is_put_again_and_no_new_one_is_put() -> None:
+    scene, end = Scene(), datetime(2026, 3, 28, tzinfo=UTC)
+    first = scene.schedules.put("daily", "@hourly", topic=ORDERS, end=end)
+    scene.run(until=datetime(2026, 3, 30, tzinfo=UTC))
+    again = scene.schedules.put("daily", "@hourly", topic=ORDERS, end=end)
+    assert (again.timing, again.progress.fired) == (first.timing, 11)
+    assert again.next_tick_ms is None
+    for name, when in (("daily", "@daily"), ("other", "@hourly")):
+        with pytest.raises(BadOption, match="no tick is to come"):
+            scene.schedules.put(name, when, topic=ORDERS, end=end)
