@@ -151,16 +151,14 @@ class Schedules:
         ]  # fmt: skip
 
     def pause(self, name: str, *, by: str = "") -> Schedule:
-        """Lets no tick fire until it is resumed; what is held back is skipped.
+        """Lets no tick fire until it is resumed; what is held back or refused is skipped.
 
         Raises:
             BadOption: if there is none of this name.
         """
 
         def paused(schedule: Schedule) -> Schedule:
-            progress = schedule.progress
-            after = schedule.with_progress(held=[], skipped=progress.skipped + len(progress.held))
-            return msgspec.structs.replace(after, paused=True)
+            return msgspec.structs.replace(schedule.without_pending(), paused=True)
 
         return self._change("pause", name, by, paused)
 
@@ -193,7 +191,7 @@ class Schedules:
             if old is None or (old.deleted and not found):
                 raise _unknown(name)
             found = True  # where it is gone at a second look, the reply to its end was lost
-            return msgspec.structs.replace(old.with_progress(held=[]), deleted=True)
+            return msgspec.structs.replace(old.without_pending(), deleted=True)
 
         return self._changed("delete", checked_schedule_name(name), by, deleted)
 

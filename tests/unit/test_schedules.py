@@ -346,6 +346,28 @@ def test_a_topic_that_is_full_holds_up_its_own_schedules_alone(scene: Scene) -> 
     assert scene.store.stats(small)[0].published == 12
 
 
+@pytest.mark.parametrize("verb", ["pause", "delete"])
+def test_a_tick_that_its_topic_refused_is_skipped_with_the_schedule(
+    scene: Scene, verb: str
+) -> None:
+    small = Topic("small", kind="ordered", slots=1, max_length=1)
+    scene.store.declare(small)
+    scene.store.subscribe(small, "g")
+    scene.schedules.put("full", "* * * * *", topic=small)
+    scene.run(seconds=150)
+    assert scene.of("full").progress.failures > 0
+    getattr(scene.schedules, verb)("full")
+    scene.store.declare(Topic("small", kind="ordered", slots=1, max_length=100))
+    scene.leader = scene.new_leader()
+    scene.run(seconds=600)
+    assert scene.store.stats(small)[0].published == 1
+    if verb == "pause":
+        progress = scene.schedules.resume("full").progress
+        assert (progress.fired, progress.skipped, progress.error) == (1, 1, None)
+        scene.run(seconds=60)
+        assert scene.of("full").progress.fired == 2
+
+
 def test_a_record_that_cannot_be_read_harms_itself_alone(scene: Scene) -> None:
     scene.schedules.put("broken", "* * * * *", topic=ORDERS)
     scene.schedules.put("well", "* * * * *", topic=ORDERS)
