@@ -124,6 +124,6 @@ def test_code_whose_schedule_has_ended_is_imported_and_served() -> None:
     assert [tick.day for tick in handled] == [2]
     with Harness(app, now=datetime(2027, 3, 1, tzinfo=UTC)) as harness:
         harness.advance(days=1)
-        app.publish(REPORTS, "by hand", key="a", headers={"tick": "2027-03-02"})
+        app.publish(REPORTS, "by hand", key="a", headers={"tick": "2027-03-02T00:00Z"})
         harness.drain()
-    assert handled[1:] == [datetime(2027, 3, 2)]
+    assert handled[1:] == [datetime(2027, 3, 2, tzinfo=UTC)]
