@@ -121,7 +121,7 @@ def _place(kind: Any, location: tuple[str | int, ...]) -> str:
     text = "$"
     for part in location:
         fields = getattr(kind, "model_fields", {})
-        names = {field.alias or name: field for name, field in fields.items()}
+        names = {each: field for name, field in fields.items() for each in _names(name, field)}
         if isinstance(part, int):
             text += f"[{part}]"
         elif part in names:
@@ -130,6 +130,16 @@ def _place(kind: Any, location: tuple[str | int, ...]) -> str:
         else:
             return text + "[...]"
     return text
+
+
+def _names(name: str, field: Any) -> Iterator[str]:
+    """The names by which a body may have a field."""
+    yield name
+    alias = getattr(field, "validation_alias", None) or field.alias
+    for choice in getattr(alias, "choices", [alias]):
+        first = getattr(choice, "path", [choice])[0]
+        if isinstance(first, str):
+            yield first
 
 
 def _model_in(annotation: Any) -> Any:

@@ -11,7 +11,7 @@ from typing import Any
 
 import pydantic.dataclasses
 import pytest
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic import AliasChoices, AliasPath, BaseModel, ConfigDict, Field, field_validator
 from sqlalchemy import create_engine
 from sqlalchemy.orm import Session
 from sqlalchemy.pool import StaticPool
@@ -39,6 +39,13 @@ class Order(BaseModel):
     at: datetime
     lines: list[Line] = []
     colour: Colour = Colour.RED
+
+
+class Renamed(BaseModel):
+    number: int = Field(
+        validation_alias=AliasChoices("number", "orderNumber", AliasPath("deep", 0))
+    )
+    total: int = Field(0, validation_alias="sum", serialization_alias="total")
 
 
 @dataclass
@@ -183,6 +190,25 @@ def test_what_a_model_refuses_is_dead_at_once_and_the_reason_names_the_field_wit
         assert all(field in texts for field in fields), texts
         assert "hidden" not in texts
         assert {each.attempts for each in dead} == {1}
+
+
+def test_a_field_of_several_names_is_named_as_the_body_has_it(
+    app: QFrame, harness: Harness
+) -> None:
+    @app.consumer(ORDERS, group="g")
+    def handle(body: Renamed) -> None: ...
+
+    places = {
+        "missing - at `$.number`": {},
+        "int parsing - at `$.orderNumber`": {"orderNumber": "hidden"},
+        "int parsing - at `$.deep[0]`": {"deep": ["hidden"]},
+        "int parsing - at `$.sum`": {"number": 1, "sum": "hidden"},
+    }
+    app.publish_many(ORDERS, list(places.values()))
+    harness.run_until_idle()
+    texts = [str(each.error) for each in app.admin.dead("orders", "g")]
+    assert len(texts) == 4
+    assert all(any(place in text for text in texts) for place in places), texts
 
 
 def test_a_model_without_a_value_in_json_is_refused_before_anything_is_written(
