@@ -102,10 +102,11 @@ class TopicMismatch(BadInput):
     """Raised when a topic is declared with another kind, or a slot count that it never had."""
 
     def __init__(self, name: str, what: str, declared: object, asked: object) -> None:
+        other = f"double them: qframe topics resize {name}" if what == "slots" else "take another name"
         super().__init__(
             "topic", name,
             f"it was first declared with {what}={declared}, and now with {what}={asked}",
-            f"declare it with {what}={declared!r}, or choose another name",
+            f"declare it with {what}={declared!r}, or {other}",
         )  # fmt: skip
 
 
@@ -227,8 +228,7 @@ class PublishUnknown(QFrameError):
             f"whether {shown} was stored in topic {topic!r} is unknown: the store's reply "
             "was lost; publish it again with the same id= (a duplicate is recognised)"
         )
-        self.topic = topic
-        self.ids: list[str] = list(ids)
+        self.topic, self.ids = topic, list(ids)
 
     @property
     def id(self) -> str:
