@@ -102,11 +102,11 @@ class TopicMismatch(BadInput):
     """Raised when a topic is declared with another kind, or a slot count that it never had."""
 
     def __init__(self, name: str, what: str, declared: object, asked: object) -> None:
-        other = f"double them: qframe topics resize {name}" if what == "slots" else "take another name"
+        more = f"double them: qframe topics resize {name}"
         super().__init__(
             "topic", name,
             f"it was first declared with {what}={declared}, and now with {what}={asked}",
-            f"declare it with {what}={declared!r}, or {other}",
+            f"declare it with {what}={declared!r}, or {more if what == 'slots' else 'rename it'}",
         )  # fmt: skip
 
 
