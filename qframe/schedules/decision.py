@@ -91,6 +91,20 @@ def with_due(schedule: Schedule, now_ms: int) -> Schedule:
     return msgspec.structs.replace(schedule, due_ms=due_ms)
 
 
+def without_pending(schedule: Schedule) -> Schedule:
+    """The schedule, whose ticks that wait are skipped: held back, or refused by its topic.
+
+    Ticks of which no publish has failed stay: they go out at this moment.
+    """
+    progress = schedule.progress
+    sending = progress.sending
+    refused = [] if sending is None or not progress.failures else sending.ticks
+    return schedule.with_progress(
+        held=[], sending=None if refused else sending, failures=0, error=None,
+        skipped=progress.skipped + len(progress.held) + len(refused),
+    )  # fmt: skip
+
+
 def _caught_up(schedule: Schedule, after_ms: int, horizon_ms: int) -> _TickTally:
     timing, rules = schedule.timing, schedule.rules
     first = next(timing.ticks(after_ms, horizon_ms), None)

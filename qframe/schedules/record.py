@@ -163,19 +163,6 @@ class Schedule(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         progress = msgspec.structs.replace(self.progress, **facts)
         return msgspec.structs.replace(self, progress=progress)
 
-    def without_pending(self) -> Schedule:
-        """The same schedule, whose ticks that wait are skipped: held back, or refused by its topic.
-
-        What is being published for the first time stays.
-        """
-        progress = self.progress
-        sending = progress.sending
-        refused = [] if sending is None or not progress.failures else sending.ticks
-        return self.with_progress(
-            held=[], sending=None if refused else sending, failures=0, error=None,
-            skipped=progress.skipped + len(progress.held) + len(refused),
-        )  # fmt: skip
-
     def is_as(self, other: Schedule) -> bool:
         """Whether the same was put, by code or by a person alike."""
         return (self.timing, self.template, self.rules, self.note, self.declared) == (

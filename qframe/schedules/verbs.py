@@ -27,7 +27,7 @@ from qframe.schedules.checked import (
     new_schedule,
     refuse_unknown_options,
 )
-from qframe.schedules.decision import with_due
+from qframe.schedules.decision import with_due, without_pending
 from qframe.schedules.preview import Preview, Tick, preview_of, tick_of
 from qframe.schedules.record import Schedule
 from qframe.schedules.records import TOPIC, RecordStore, ScheduleRecords
@@ -158,7 +158,7 @@ class Schedules:
         """
 
         def paused(schedule: Schedule) -> Schedule:
-            return msgspec.structs.replace(schedule.without_pending(), paused=True)
+            return msgspec.structs.replace(without_pending(schedule), paused=True)
 
         return self._change("pause", name, by, paused)
 
@@ -191,7 +191,7 @@ class Schedules:
             if old is None or (old.deleted and not found):
                 raise _unknown(name)
             found = True  # where it is gone at a second look, the reply to its end was lost
-            return msgspec.structs.replace(old.without_pending(), deleted=True)
+            return msgspec.structs.replace(without_pending(old), deleted=True)
 
         return self._changed("delete", checked_schedule_name(name), by, deleted)
 
