@@ -7,11 +7,12 @@ from typing import Final, Protocol
 
 import msgspec
 
-from qframe.errors import UnknownGroup, UnknownTopic
+from qframe.errors import BadOption, UnknownGroup, UnknownTopic
 from qframe.outcomes import Outcome
 from qframe.producing.producer import Producer
 from qframe.schedules.decision import NEVER_MS
 from qframe.schedules.record import Schedule
+from qframe.schedules.timing import check_fields
 from qframe.stores.acts import StoredTimers
 from qframe.stores.base import Groups, Inspecting, Topics
 from qframe.stores.records import Record
@@ -37,7 +38,7 @@ class ScheduleRecords:
     Args:
         store: where they are.
         producer: writes them.
-        on_damage: called with the name of a schedule whose record cannot be read, and the error.
+        on_damage: called with the name of a schedule that cannot be read here, and the error.
     """
 
     def __init__(
@@ -65,8 +66,20 @@ class ScheduleRecords:
         return found[0] if found else None
 
     def due(self, until_ms: int, limit: int) -> list[Schedule]:
-        """The schedules that somebody has to look at until then, the most urgent first."""
-        return self._read(self._store.timers(TOPIC, until_ms=SHIFT_MS + until_ms + 1, limit=limit))
+        """The schedules that somebody has to look at until then, the most urgent first.
+
+        One whose timing is not known here counts as damaged.
+        """
+        due: list[Schedule] = []
+        place = None
+        while True:
+            page = self._store.timers(
+                TOPIC, until_ms=SHIFT_MS + until_ms + 1, limit=limit, after=place
+            )
+            due += self._known(page)
+            if len(due) >= limit or len(page) < limit:
+                return due
+            place = page[-1].timer_place  # many that are damaged hold up no others
 
     def next_due_ms(self) -> int | None:
         """When somebody has to look at the next one."""
@@ -78,7 +91,7 @@ class ScheduleRecords:
             found = self._store.timers(TOPIC, until_ms=SHIFT_MS + NEVER_MS + 1, limit=limit)
         except (UnknownTopic, UnknownGroup):
             return []
-        return self._read(found)
+        return self._known(found)
 
     def write(self, schedules: Sequence[Schedule], now_ms: int) -> list[Schedule | None]:
         """Writes the next version of each; None for those of which somebody else has written it.
@@ -97,6 +110,16 @@ class ScheduleRecords:
             None if each.outcome is Outcome.DUPLICATE else schedule
             for schedule, each in zip(following, published, strict=True)
         ]
+
+    def _known(self, records: Sequence[Record]) -> list[Schedule]:
+        found = []
+        for schedule in self._read(records):
+            try:
+                check_fields(schedule.timing)
+                found.append(schedule)
+            except BadOption as error:
+                self._on_damage(schedule.name, error)
+        return found
 
     def _read(self, records: Sequence[Record]) -> list[Schedule]:
         found = []

@@ -166,6 +166,28 @@ def checked_timing(timing: Timing, after_ms: int = 0) -> Timing:
         BadOption: otherwise.
     """
     when = _text("when", timing.when, 'use five fields such as "0 9 * * 1-5", or "every 15m"')
+    if len(timing.exclude) > MAX_EXCLUSIONS:
+        raise BadOption("exclude", f"{len(timing.exclude)} of them",
+                        f"there may be {MAX_EXCLUSIONS}", "use ranges of dates")  # fmt: skip
+    exclude = tuple(
+        _text("exclude", each, 'use a date such as "2026-12-24", or five fields of cron')
+        for each in timing.exclude
+    )
+    checked = msgspec.structs.replace(timing, when=when, exclude=exclude)
+    check_fields(checked)
+    if checked.next_after(after_ms) is None:
+        raise BadOption("when", when, "no tick is to come",
+                        "look at its fields, start, end and exclude")  # fmt: skip
+    return checked
+
+
+def check_fields(timing: Timing) -> None:
+    """Checks that its ticks can be found here: another machine may know more zones and fields.
+
+    Raises:
+        BadOption: if they cannot.
+    """
+    when = timing.when
     zone_of(timing.tz)
     if timing.dst not in ("debian", "literal"):
         raise BadOption("dst", timing.dst, "there is no such rule", 'use "debian" or "literal"')
@@ -181,21 +203,9 @@ def checked_timing(timing: Timing, after_ms: int = 0) -> Timing:
         _check_cron("when", _NICKNAMES.get(when, when))
     if timing.end_ms is not None and timing.end_ms <= (timing.start_ms or 0):
         raise BadOption("end", timing.end_ms, "it is not after start", "give a later end")
-    if len(timing.exclude) > MAX_EXCLUSIONS:
-        raise BadOption("exclude", f"{len(timing.exclude)} of them",
-                        f"there may be {MAX_EXCLUSIONS}", "use ranges of dates")  # fmt: skip
-    exclude = tuple(
-        _text("exclude", each, 'use a date such as "2026-12-24", or five fields of cron')
-        for each in timing.exclude
-    )
-    for each in exclude:
+    for each in timing.exclude:
         if _dates(each) is None:
             _check_cron("exclude", each)
-    checked = msgspec.structs.replace(timing, when=when, exclude=exclude)
-    if checked.next_after(after_ms) is None:
-        raise BadOption("when", when, "no tick is to come",
-                        "look at its fields, start, end and exclude")  # fmt: skip
-    return checked
 
 
 def zone_of(name: object) -> ZoneInfo:

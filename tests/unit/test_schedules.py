@@ -381,6 +381,31 @@ def test_a_record_that_cannot_be_read_harms_itself_alone(scene: Scene) -> None:
     assert len(scene.ids()) == 3
 
 
+def test_schedules_in_zones_that_this_machine_does_not_know_hold_up_no_others(
+    scene: Scene,
+) -> None:
+    """They were put where the zone is known, as by a newer version or a newer `tzdata`."""
+    for number in range(150):
+        scene.schedules.put(f"far-{number:03}", "* * * * *", topic=ORDERS)
+        [record] = scene.store.timer(TOPIC, f"far-{number:03}")
+        body = record.body.replace(b'"when":', b'"tz":"Mars/Olympus","when":')
+        scene.store.edit(TOPIC, f"far-{number:03}", body=body)
+    scene.schedules.put("well", "* * * * *", topic=ORDERS)
+    scene.pass_time(60)
+    scene.settle()
+    assert scene.ids() == ["cron/well/2026-03-27T12:01:00Z"]
+    damaged = {facts["schedule"] for name, facts in scene.told if name == "schedule.damaged"}
+    assert len(damaged) == 150
+    assert [each.name for each in scene.schedules.find()] == ["well"]
+    with pytest.raises(BadOption, match="no such time zone"):
+        scene.schedules.preview("far-000")
+    scene.schedules.delete("far-000")
+    scene.schedules.put("far-001", "* * * * *", topic=ORDERS)
+    scene.pass_time(60)
+    scene.settle()
+    assert len(scene.ids()) == 3
+
+
 @pytest.mark.parametrize(
     "wrong",
     [
