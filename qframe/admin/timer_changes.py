@@ -102,7 +102,7 @@ def _shift_ms(shift: float | str | timedelta) -> int:
     seconds = shift.total_seconds() if isinstance(shift, timedelta) else shift
     if isinstance(seconds, str) and seconds.strip().startswith("-"):
         return -duration_ms(seconds.strip()[1:], "shift")
-    if not isinstance(seconds, str) and seconds < 0:
+    if isinstance(seconds, int | float) and seconds < 0:
         return -duration_ms(-seconds, "shift")
     return duration_ms(seconds, "shift")
 

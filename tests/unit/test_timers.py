@@ -301,6 +301,7 @@ def test_a_stream_and_an_unknown_topic_are_refused(
         (lambda timers: timers.edit("wake", "a", at=1, tags=["x"]), BadOption),
         (lambda timers: timers.move_all("wake"), BadOption),
         (lambda timers: timers.move_all("wake", at=1, shift=1), BadOption),
+        (lambda timers: timers.move_all("wake", shift=datetime.now(UTC)), BadOption),
         (lambda timers: timers.cancel_all("wake", state="doing"), BadOption),
         (lambda timers: timers.status("wake"), BadOption),
         (lambda timers: timers.find("wake", limit=10**30), BadOption),
