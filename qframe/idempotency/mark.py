@@ -51,7 +51,7 @@ class Prepared:
     def run_by_driver(self, driver: Any, given: list[dict[str, Any]]) -> int:
         """Runs it on SQLite's own connection, past SQLAlchemy; how many rows it touched."""
         if len(given) == 1:
-            return int(driver.execute(self._text, self._ordered(given[0])).rowcount)
+            return int(_executed(driver, self._text, self._ordered(given[0])).rowcount)
         cursor = driver.cursor()
         cursor.executemany(self._text, [self._ordered(each) for each in given])
         touched = int(cursor.rowcount)
@@ -60,10 +60,17 @@ class Prepared:
 
     def row_by_driver(self, driver: Any, given: dict[str, Any]) -> Any:
         """The first row that a query finds, by SQLite's own connection."""
-        return driver.execute(self._text, self._ordered(given)).fetchone()
+        return _executed(driver, self._text, self._ordered(given)).fetchone()
 
     def _ordered(self, given: dict[str, Any]) -> tuple[Any, ...]:
         return tuple([given[name] for name in self._names or ()])
+
+
+def _executed(driver: Any, text: str, given: tuple[Any, ...] = ()) -> Any:
+    """The cursor of a statement: `execute` of a connection is sqlite3's own, and no DB-API's."""
+    cursor = driver.cursor()
+    cursor.execute(text, given)
+    return cursor
 
 
 _COLUMNS: Final = (
@@ -212,9 +219,9 @@ class Mark:
         fairy = connection.connection
         driver: Any = fairy.dbapi_connection
         if (patience_ms := fairy.info.get(_PATIENCE)) is None:
-            [patience_ms] = driver.execute("PRAGMA busy_timeout").fetchone()
+            [patience_ms] = _executed(driver, "PRAGMA busy_timeout").fetchone()
             fairy.info[_PATIENCE] = patience_ms
-        driver.execute(f"PRAGMA busy_timeout={min(patience_ms, BUSY_MS)}")
+        _executed(driver, f"PRAGMA busy_timeout={min(patience_ms, BUSY_MS)}")
         try:
             return self._on_sqlite.run_by_driver(driver, given)
         except connection.dialect.loaded_dbapi.Error as error:
@@ -223,7 +230,7 @@ class Mark:
                 return None
             raise problem from error
         finally:
-            driver.execute(f"PRAGMA busy_timeout={patience_ms}")
+            _executed(driver, f"PRAGMA busy_timeout={patience_ms}")
 
     def _write_on_postgresql(self, connection: GuardedConnection, given: dict[str, Any]) -> State:
         """An advisory lock of the transaction tells who has written a mark and not committed it.
