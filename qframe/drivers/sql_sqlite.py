@@ -6,7 +6,7 @@ import os
 import sqlite3
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, ClassVar, Final
@@ -18,7 +18,7 @@ from sqlalchemy.pool import ConnectionPoolEntry, PoolProxiedConnection
 
 from qframe.drivers.file_changes import FileChanges
 from qframe.drivers.sql_backend import PREFIX, Backend, shown_of, yes_or_no
-from qframe.errors import BadUrl, SchemaMismatch, StoreFull
+from qframe.errors import BadUrl, SchemaMismatch, StoreFull, StoreUnavailable
 from qframe.forks import Forks
 
 BUSY_TIMEOUT_MS: Final = 30_000
@@ -29,6 +29,15 @@ CHECKPOINT_PAGES: Final = 4000
 _AGAIN_MS: Final = 20
 _FILE: Final = "qframe.file"
 SYNCHRONOUS: Final = ("full", "normal")
+# The `what` and `remedy` of a `StoreUnavailable`: there is no server that might be away.
+LOCKED: Final[Mapping[str, str]] = {
+    "what": "is held by another transaction",
+    "remedy": "end that before you publish, or keep messages in a file of their own",
+}
+NOT_WRITABLE: Final[Mapping[str, str]] = {
+    "what": "refuses writes",
+    "remedy": "let this process's user write the file, and in its directory",
+}
 
 
 class Sqlite(Backend):
@@ -154,12 +163,16 @@ class Sqlite(Backend):
         return str(_file_at(self._path))
 
     def refusal(self, error: Exception) -> Exception | None:
-        """Full disks, files that are none, and files that were deleted and begun anew."""
+        """Full disks, locked files, and files that are none, are read-only or were begun anew."""
         text = str(error)
         if f"no such table: {PREFIX}" in text:
             return SchemaMismatch(self.shown, 0)
         if _is_full(error):
             return StoreFull(self.shown, text)
+        if "database is locked" in text:
+            return StoreUnavailable(self.shown, text, **LOCKED)
+        if "readonly database" in text:
+            return StoreUnavailable(self.shown, text, **NOT_WRITABLE)
         if isinstance(error, sqlite3.DatabaseError) and "not a database" in text:
             return BadUrl("store", self.shown, "the file is not a database", "name another file")
         if "unable to open" in text:

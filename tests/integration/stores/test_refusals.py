@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from pathlib import Path
 
 import psycopg
@@ -19,6 +20,7 @@ from qframe.cli.main import cli
 from qframe.clock import SYSTEM_CLOCK
 from qframe.doctor.examine import examine
 from qframe.drivers import redis as driver
+from qframe.drivers import sql_sqlite
 from qframe.drivers.sql_mariadb import MariaDb
 from qframe.options.settings import Settings
 
@@ -120,3 +122,34 @@ def test_a_mariadb_that_refuses_says_what(code: int, text: str) -> None:
     error = pymysql.err.OperationalError(code, "the server's own words")
     with pytest.raises(StoreUnavailable, match=text):
         raise backend.translated(error, unknown=False)
+
+
+def test_a_publish_within_a_transaction_of_the_stores_own_file_is_told_to_wait_for_its_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No server is away, so nothing is to be started and the URL is right."""
+    monkeypatch.setattr(sql_sqlite, "BUSY_TIMEOUT_MS", 50)
+    with (
+        QFrame(f"sqlite:///{tmp_path / 'shop.db'}") as app,
+        closing(sqlite3.connect(tmp_path / "shop.db")) as shop,
+    ):
+        app.declare(TOPIC)
+        shop.execute("CREATE TABLE goods (name TEXT)")
+        shop.execute("INSERT INTO goods VALUES ('shoe')")
+        with pytest.raises(StoreUnavailable, match="held by another transaction") as caught:
+            app.publish(TOPIC, 1, key="a")
+        assert "end that before you publish" in caught.value.remedy
+        shop.commit()
+        app.publish(TOPIC, 1, key="a")
+
+
+def test_a_sqlite_file_that_its_user_may_not_write_says_so(tmp_path: Path) -> None:
+    backend = sql_sqlite.Sqlite(make_url(f"sqlite:///{tmp_path / 'shop.db'}"))
+    (tmp_path / "shop.db").touch()
+    with (
+        closing(sqlite3.connect(f"file:{tmp_path / 'shop.db'}?mode=ro", uri=True)) as reader,
+        pytest.raises(sqlite3.OperationalError) as refused,
+    ):
+        reader.execute("CREATE TABLE goods (name TEXT)")
+    with pytest.raises(StoreUnavailable, match=r"refuses writes: .*; let this process's user"):
+        raise backend.translated(refused.value, unknown=False)
