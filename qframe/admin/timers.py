@@ -23,7 +23,7 @@ from qframe.errors import UnknownTopic
 from qframe.outcomes import Moved, Published
 from qframe.stores.base import Store
 from qframe.stores.records import Record
-from qframe.topic import Topic, checked_key, checked_name
+from qframe.topic import Body, Topic, checked_key, checked_name
 
 
 class Publisher(Protocol):
@@ -66,8 +66,8 @@ class Timers:
 
     def schedule(
         self,
-        topic: Topic | str,
-        body: Any,
+        topic: Topic[Body] | str,
+        body: Body,
         *,
         key: str | None = None,
         at: datetime | float | None = None,

@@ -12,7 +12,7 @@ ROOT = Path(__file__).parents[2]
 RIGHT = """
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import assert_type
+from typing import TypedDict, assert_type
 
 from sqlalchemy import create_engine
 from sqlalchemy.orm import Session
@@ -72,8 +72,16 @@ assert_type(app.publish(orders, Order(1), key="ann", delay="3s"), Published)
 assert_type(app.publish_many(orders, [Outgoing(Order(1), key="ann")]), list[Published])
 typed = Topic[Order]("typed", kind="delay", subject="body")
 assert_type(app.publish(typed, Order(1)), Published)
+assert_type(app.timers.schedule(typed, Order(1), delay="1h"), Published)
 app.publish_many(typed, [Order(1), Outgoing(Order(2), key="ann")])
 app.publish("by-name", {"n": 1})
+
+
+class Line(TypedDict):
+    number: int
+
+
+app.publish(Topic[Line]("lines"), Line(number=1))
 with app.buffered(linger="5ms") as producer:
     assert_type(producer.publish(orders, Order(1), key="ann").result(), Published)
 with app.pull("orders", "billing") as messages:
@@ -105,6 +113,7 @@ app.publish(orders, 1, keys="k")  # wrong
 app.publish_many(orders, 5)  # wrong
 app.publish(numbers, "nonsense")  # wrong
 app.buffered().publish(numbers, "nonsense")  # wrong
+app.timers.schedule(numbers, "nonsense", delay="1h")  # wrong
 app.consumer(orders)  # wrong
 app.consumer(orders, group="g", thread=8)  # wrong
 app.consumer(orders, group="g", start="now")  # wrong
