@@ -146,6 +146,19 @@ class Desk:
         return message.id
 
 
+def test_a_class_of_a_functions_own_is_to_be_defined_in_the_module() -> None:
+    """As tests do; with postponed annotations nobody finds it by its name."""
+
+    class Parcel: ...
+
+    def handle(parcel: Parcel) -> None: ...
+
+    with pytest.raises(
+        BadHandler, match=r"name 'Parcel' is not defined.*or define .* in the modul"
+    ):
+        bind(handle)
+
+
 @pytest.mark.promise(8)
 @pytest.mark.parametrize(
     ("function", "text"),

@@ -222,6 +222,16 @@ def test_a_wrong_consumer_option_is_named_with_its_bounds(
     assert str(caught.value).startswith(shown)
 
 
+def test_an_option_named_as_in_another_system_is_answered_with_all_names() -> None:
+    """One that looks like it may mean something else."""
+    with pytest.raises(
+        BadOption, match=r"did you mean 'local_retries'\? there are: .*max_attempts"
+    ):
+        consumer_options(max_retries=3)
+    with pytest.raises(BadOption, match=r"did you mean 'rate_limit'\? there are: .*timeout"):
+        consumer_options(time_limit=3)
+
+
 def test_options_cannot_be_changed_behind_the_back() -> None:
     with pytest.raises(AttributeError, match="cannot assign to field 'threads'"):
         consumer_options().threads = 9  # type: ignore[misc]

@@ -193,7 +193,7 @@ def _parameters(name: str, function: Callable[..., Any]) -> list[tuple[str, Any]
     except (NameError, TypeError, ValueError) as error:
         raise BadHandler(
             "handler", name, f"its annotations cannot be read ({error})",
-            "import the names that they use outside TYPE_CHECKING",
+            "import or define the names that they use in the module itself, outside TYPE_CHECKING",
         ) from error  # fmt: skip
     needed = []
     for parameter in signature.parameters.values():
