@@ -214,3 +214,11 @@ def test_the_options_in_the_docs_are_those_of_the_code() -> None:
     ]
     expected = [line.replace("  ", " ") for line in lines]
     assert shown == expected
+
+
+def test_what_is_published_of_the_project_is_named_from_its_root() -> None:
+    """A name alone stands for all files of it: the licence of a library of the tests was there."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    published = project["tool"]["hatch"]["build"]["targets"]["sdist"]["include"]
+    assert "/LICENSE" in published
+    assert [each for each in published if not each.startswith("/")] == []
