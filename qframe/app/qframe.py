@@ -264,8 +264,10 @@ class QFrame(PublishMethods):
     def _run(self, *, burst: bool, drain: bool) -> None:
         if not self.serves:
             raise BadOption(
-                "consumers", [], "none is registered", "use @app.consumer, app.relay or @app.cron"
-            )
+                "consumers", [], "none is registered with this app",
+                "use @app.consumer, app.relay or @app.cron, and import the modules that do; keep "
+                "the app in a module of its own: a program that they import is loaded twice",
+            )  # fmt: skip
         worker = self.parts.worker()
         end_log = log_unless_heard(self.events, self.settings)
         try:

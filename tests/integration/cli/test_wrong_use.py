@@ -230,3 +230,23 @@ def test_an_empty_store_says_what_to_do(program: Program) -> None:
     assert program.ok("topics", "--namespace", "other").out.startswith("no topics yet; declare one")
     assert program.ok("topics", "--namespace", "other", "--json").json == []
     assert program.ok("verify", "--namespace", "other").out == "no topics yet: nothing to verify\n"
+
+
+def test_a_program_that_its_handlers_import_is_told_to_keep_its_app_elsewhere(
+    program: Program,
+) -> None:
+    """It is loaded twice, and the app that runs is not the one that has the handlers."""
+    program.write(
+        "shop.py",
+        "from qframe import QFrame, Topic\n\napp = QFrame()\norders = Topic('orders')\n"
+        "import handlers\n\nif __name__ == '__main__':\n    app.run(burst=True)\n",
+    )
+    program.write(
+        "handlers.py",
+        "from shop import app, orders\n\n\n@app.consumer(orders, group='billing')\n"
+        "def bill(order: int) -> None: ...\n",
+    )
+    ran = program.run(module="shop")
+    assert ran.code == 1
+    assert "none is registered with this app" in ran.err
+    assert "keep the app in a module of its own" in ran.err
