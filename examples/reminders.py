@@ -10,6 +10,7 @@ the member's own time zone.
 
 from __future__ import annotations
 
+import argparse
 from datetime import UTC, datetime, timedelta
 
 from qframe import Message, QFrame, Topic
@@ -96,4 +97,9 @@ def main() -> None:
 
 
 if __name__ == "__main__":
+    argparse.ArgumentParser(
+        prog="python -m examples.reminders",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    ).parse_args()
     main()

@@ -144,6 +144,17 @@ def test_every_page_is_in_the_index() -> None:
         assert f"(contributors/{page.name})" in text
 
 
+def test_every_example_is_in_the_index() -> None:
+    text = reader_order.INDEX.read_text(encoding="utf-8")
+    for each in (ROOT / "examples").iterdir():
+        if each.suffix in ("", ".py") and each.stem not in (
+            "__init__",
+            "__pycache__",
+            "command_line",
+        ):
+            assert re.search(rf"`(examples/)?{each.stem}(\.py)?`", text), each.name
+
+
 @pytest.mark.parametrize("page", IN_ORDER[1:], ids=name_of)
 def test_a_page_ends_with_links_to_its_neighbours(page: Path) -> None:
     """`python tests/reader_order.py` writes them."""

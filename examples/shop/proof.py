@@ -23,11 +23,11 @@ class Claim:
 def claims(orders: int, cancelled: set[str]) -> list[Claim]:
     """All claims, for so many orders of which some were cancelled."""
     with Session(engine()) as session:
-        states = dict(session.execute(select(Order.id, Order.state)).tuples().all())
+        states = dict(session.execute(select(Order.id, Order.state)).all())
         kept = {order for order, state in states.items() if state == "billed"}
         wanted_audit = Counter((order, "placed") for order in states)
         wanted_audit.update((order, "cancelled") for order in cancelled)
-        audit = Counter(session.execute(select(AuditLine.order, AuditLine.event)).tuples().all())
+        audit = Counter(session.execute(select(AuditLine.order, AuditLine.event)).all())
         parcels = Counter(session.scalars(select(Parcel.order)))
         letters = Counter(session.scalars(select(Letter.order)))
         return [

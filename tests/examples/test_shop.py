@@ -19,16 +19,18 @@ DEPLOY = ROOT / "examples" / "shop" / "deploy"
 CLAIMS = 8
 
 
-def run(*words: str) -> subprocess.CompletedProcess[str]:
+def run(*words: str, is_strict: bool = False) -> subprocess.CompletedProcess[str]:
+    """Runs a module; a strict run takes a warning for an error."""
+    strictly = ["-W", "error"] if is_strict else []
     return subprocess.run(
-        [sys.executable, "-m", *words], cwd=ROOT, capture_output=True, text=True,
+        [sys.executable, *strictly, "-m", *words], cwd=ROOT, capture_output=True, text=True,
         env={**os.environ, "PYTHONPATH": str(ROOT), "COLUMNS": "120"},
     )  # fmt: skip
 
 
 @pytest.mark.promise(2)
 def test_every_sum_is_right_though_workers_are_killed_under_load() -> None:
-    done = run("examples.shop", "--orders", "120", "--kills", "3")
+    done = run("examples.shop", "--orders", "120", "--kills", "3", is_strict=True)
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stdout.count(" yes") == CLAIMS
     assert "3 workers were killed" in done.stdout
