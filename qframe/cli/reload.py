@@ -50,8 +50,9 @@ def reload(command: Sequence[str], modules: Sequence[str], events: Events) -> in
 
     def on_signal(number: int, _frame: FrameType | None) -> None:
         heard.append(number)
-        # Ctrl-C in a terminal reaches the worker by itself, as all of its process group.
-        if workers and number != signal.SIGINT:
+        # Ctrl-C in a terminal reaches the worker by itself, and a second signal ends it at once.
+        is_told = number == signal.SIGINT and len(heard) == 1 and _has_the_terminal()
+        if workers and not is_told:
             workers[-1].send_signal(number)
 
     before = {each: signal.signal(each, on_signal) for each in (signal.SIGINT, signal.SIGTERM)}
@@ -73,6 +74,20 @@ def reload(command: Sequence[str], modules: Sequence[str], events: Events) -> in
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+def _has_the_terminal() -> bool:
+    """Whether Ctrl-C in a terminal is sent to this process, and so to all of its group."""
+    try:
+        terminal = os.open(os.ctermid(), os.O_RDONLY | os.O_NOCTTY)
+    except OSError:
+        return False
+    try:
+        return os.tcgetpgrp(terminal) == os.getpgrp()
+    except OSError:
+        return False
+    finally:
+        os.close(terminal)
 
 
 def _code_unless_changed(
