@@ -369,7 +369,7 @@ class ConsumerExists(BadInput):
     def __init__(self, topic: str, group: str, first: str) -> None:
         super().__init__(
             "consumer", f"{topic}/{group}", f"{first} is registered for it already",
-            "use another group for this one: then both see every message",
+            "use another group, and both see every message; in a notebook, make the QFrame anew",
         )  # fmt: skip
 
 

@@ -273,7 +273,10 @@ def test_a_handler_that_cannot_be_filled_or_stands_there_already_is_refused(app:
     with pytest.raises(BadHandler, match="has no annotation"):
         app.consumer("stream", group="g")(unclear)
     assert app.consumer("stream", group="g")(handle) is handle
-    with pytest.raises(ConsumerExists, match="use another group for this one"):
+    with pytest.raises(
+        ConsumerExists,
+        match="use another group, and both see every message; in a notebook, make the QFrame anew",
+    ):
         app.consumer(TOPICS["stream"], group="g")(handle)
     assert len(app.consumers) == 1
 
