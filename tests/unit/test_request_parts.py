@@ -31,7 +31,8 @@ def request_of(*parts: bytes, pause_s: float | None) -> Request:
 
 
 async def read(request: Request) -> list[bytes]:
-    return [line async for lines in lines_of(request, 1000, 10) for line in lines]
+    stopping = asyncio.Event()
+    return [line async for lines in lines_of(request, 1000, 10, stopping) for line in lines]
 
 
 @pytest.mark.parametrize("parts", [[b'{"body'], [b'1\n{"b']], ids=["first", "second"])
