@@ -10,7 +10,7 @@ from typing import Any, Literal
 import pytest
 from apps import running
 from browsing import chromium, faults_at_each_width, served, shots
-from consoling import EVENTS, ORDERS, fill, waiting_outbox
+from consoling import EVENTS, LATER, ORDERS, fill, waiting_outbox
 from eventually import eventually
 from playwright.sync_api import Browser, Page, expect
 
@@ -230,6 +230,32 @@ def test_all_rows_are_chosen_at_once_and_stay_so_when_the_page_looks_again(desk:
         page.keyboard.press("r")
     page.wait_for_function("() => !document.querySelector('.htmx-request')")
     assert page.locator("tbody input:checked").count() == shown
+
+
+def test_what_was_chosen_and_typed_stays_when_a_row_before_it_goes(desk: Desk) -> None:
+    page, app = desk.page, desk.app
+    names = [f"own-{number}" for number in range(3)]
+    for name in names:
+        app.publish(ORDERS, {"fails": "now"}, key=name, id=name)
+        app.publish(LATER, 1, key=name, id=name, delay="10m")
+    eventually(lambda: len(app.admin.dead("orders", "billing")) == 8, within=60)
+    page.goto(f"{desk.url}/topics/orders/billing/dead")
+    page.get_by_label("choose own-2").check()
+    app.admin.dead_drop("orders", "billing", ["own-0"])  # as another operator does
+    expect(page.get_by_label("choose own-0")).to_have_count(0)
+    assert page.locator("tbody input:checked").get_attribute("value") == "own-2"
+
+    page.goto(f"{desk.url}/timers?topic=later")
+    row = page.locator("tr", has_text="own-2")
+    row.locator("summary").click()
+    row.get_by_label("due at").fill("2031-01-01T00:00")
+    app.admin.cancel_timer("later", "own-0")
+    expect(page.locator("tr", has_text="own-0")).to_have_count(0)
+    assert row.locator("details").get_attribute("open") is not None
+    assert row.get_by_label("due at").input_value() == "2031-01-01T00:00"
+    app.admin.dead_drop("orders", "billing", names[1:])
+    for name in names[1:]:
+        app.admin.cancel_timer("later", name)
 
 
 def test_a_page_says_when_it_is_old_and_pauses_when_it_is_told_to(desk: Desk) -> None:
