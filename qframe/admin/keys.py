@@ -13,12 +13,26 @@ from qframe.topic import Topic, checked_key
 class KeyAdmin(AdminRole):
     """Messages that stand first for their key."""
 
+    def first_of_key(self, topic: Topic | str, group: str, key: str) -> Record:
+        """The message that blocks a key, which `skip` takes.
+
+        On a stream, where nothing blocks a key, it is the oldest of its messages that wait for a
+        retry.
+
+        Raises:
+            BadOption: if the group has no such message.
+        """
+        context = self._context
+        found = context.topic(topic)
+        return context.shown(self._first(found, context.group(found, group), key))
+
     def skip(
         self,
         topic: Topic | str,
         group: str,
         key: str,
         *,
+        message_id: str | None = None,
         why: str | None = None,
         force: bool = False,
     ) -> Record:
@@ -31,6 +45,8 @@ class KeyAdmin(AdminRole):
             topic: the topic.
             group: the group.
             key: the key.
+            message_id: the message that is meant; if another one blocks the key meanwhile, nothing
+                is skipped.
             why: a reason, for those who find the dead letter.
             force: whether to skip it even while a worker has it in hand. Its handler runs on, and
                 cannot settle it; in this worker the key's next message waits until it has ended.
@@ -40,7 +56,8 @@ class KeyAdmin(AdminRole):
             The message that was skipped.
 
         Raises:
-            BadOption: if the key has no message to skip, or a worker has it in hand.
+            BadOption: if the key has no message to skip, it is another one than is meant, or a
+                worker has it in hand.
             NotAllowed: without the right to retry.
         """
         context = self._context
@@ -50,7 +67,7 @@ class KeyAdmin(AdminRole):
         reason = checked_why(why)
         [tuning] = context.tunings(found, [group])
         may_force = force or key in tuning.keys
-        record = self._first(found, group, key)
+        record = self._first(found, group, key, message_id)
         error = f"skipped by {context.audit.by}{f': {reason}' if reason else ''}"
         moved = context.store.skip(
             found, group, record.slot, record.subject or "", record.seq or 0, error,
@@ -96,9 +113,20 @@ class KeyAdmin(AdminRole):
             context.audit.record("unblock", found, group, count=done, key=key, ids=ids)
         return done
 
-    def _first(self, topic: Topic, group: str, key: str) -> Record:
+    def _first(
+        self, topic: Topic, group: str, key: str, message_id: str | None = None
+    ) -> Record:  # fmt: skip
         found = self._all_first(topic, group, key)
-        return next((each for each in found if each.state == "waiting"), found[0])
+        first = next((each for each in found if each.state == "waiting"), found[0])
+        if message_id is None:
+            return first
+        meant = next((each for each in found if each.id == message_id), None)
+        if meant is None:
+            raise BadOption(
+                "message", message_id, f"it does not block key {key} any more, but {first.id} does",
+                f"see: qframe explain {topic.name} --key {key}",
+            )  # fmt: skip
+        return meant
 
     def _all_first(self, topic: Topic, group: str, key: str) -> list[Record]:
         found = self._context.store.first_of_key(topic, group, checked_key(key))

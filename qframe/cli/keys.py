@@ -21,6 +21,10 @@ def skip(
     topic: TopicName,
     group: GroupName,
     key: KeyName,
+    message_id: Annotated[
+        str | None,
+        typer.Option("--id", metavar="ID", help="Only if it is this message that blocks the key."),
+    ] = None,
     why: Annotated[
         str | None, typer.Option(metavar="TEXT", help="A reason, kept with the dead letter.")
     ] = None,
@@ -37,8 +41,9 @@ def skip(
     """
     with target.acting(by) as (_, admin):
         if not yes:
-            ask(f"Put the first message of {key} in {topic}/{group} among the dead?")
-        record = admin.skip(topic, group, key, why=why, force=force)
+            message_id = message_id or admin.first_of_key(topic, group, key).id
+            ask(f"Put {message_id}, the first message of {key} in {topic}/{group}, among the dead?")
+        record = admin.skip(topic, group, key, message_id=message_id, why=why, force=force)
     if as_json:
         say_json(record_as_json(record))
     else:

@@ -86,8 +86,9 @@ def skip(visit: Visit, form: Form) -> str:
     """Writes the message that blocks a key among the dead letters."""
     topic, group, key = form.exact("topic"), form.exact("group"), form.exact("key")
     record = visit.admin.skip(
-        topic, group, key, why=form.maybe("why"), force=form.maybe("force") is not None
-    )
+        topic, group, key, message_id=form.maybe("id"), why=form.maybe("why"),
+        force=form.maybe("force") is not None,
+    )  # fmt: skip
     return f"Message {record.id} was skipped; it is among the dead letters."
 
 

@@ -90,6 +90,7 @@ LOOKS: Final[dict[str, Callable[[Admin], object]]] = {
     "dead": lambda admin: admin.dead("events", "billing"),
     "dead_show": lambda admin: admin.dead_show("events", "billing", "m-1"),
     "dead_causes": lambda admin: admin.dead_causes("events", "billing"),
+    "first_of_key": lambda admin: admin.first_of_key("events", "billing", "k2"),
     "holds": lambda admin: admin.holds("events"),
     "seek_preview": lambda admin: admin.seek_preview("events", "billing", "earliest"),
     "stacks": lambda admin: admin.stacks("events", "billing"),

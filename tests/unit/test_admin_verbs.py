@@ -317,7 +317,11 @@ def test_a_key_is_unblocked_or_its_first_message_skipped_with_who_and_why(desk: 
     assert desk.admin.unblock("orders", "billing", "k") == 1
     assert desk.admin.unblock("orders", "billing", "k") == 0  # it is due already
     admin = desk.admin.acting(by="ada")
-    assert admin.skip("orders", "billing", "k", why="a bad price").id == "o-0"
+    assert admin.first_of_key("orders", "billing", "k").id == "o-0"
+    named = {"message_id": "o-0", "why": "a bad price"}
+    assert admin.skip("orders", "billing", "k", **named).id == "o-0"
+    with pytest.raises(BadOption, match="'o-0': it does not block key k any more, but o-1 does"):
+        admin.skip("orders", "billing", "k", **named)  # who has clicked twice means one message
     [dead] = admin.dead("orders", "billing")
     assert (dead.error, dead.traceback) == ("skipped by ada: a bad price", "E: no")
     assert pull("r2").id == "o-1"

@@ -74,7 +74,11 @@ def test_a_stuck_key_is_unblocked_and_its_message_skipped(app: QFrame) -> None:
     app.store.subscribe(ORDERS, "billing")
     said = run("unblock", "orders", "billing", "ann").stdout
     assert said == "nothing of ann waits: its first message is due, or in a worker's hands\n"
-    assert run("skip", "orders", "billing", "ann", stdin="n\n").exit_code == 1
+    ran = run("skip", "orders", "billing", "ann", stdin="n\n")
+    assert ran.exit_code == 1
+    assert "Put o-1, the first message of ann in orders/billing, among the dead?" in ran.stderr
+    ran = run("skip", "orders", "billing", "ann", "--id", "o-0", "--yes")
+    assert "'o-0': it does not block key ann any more, but o-1 does" in str(ran.exception)
     assert app.admin.lag("orders", "billing") == 1
     ran = run("skip", "orders", "billing", "ann", "--yes", "--why", "a bad price")
     assert ran.stdout == "message o-1 of ann is dead; the next one of its key follows\n"

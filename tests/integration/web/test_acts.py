@@ -141,6 +141,17 @@ def test_each_act_does_what_it_says_and_leaves_one_audit_event_in_the_visitors_n
     assert audit.count("console 127.0.0.1") == len(verbs)
 
 
+def test_a_form_that_is_sent_twice_skips_the_message_that_its_page_has_shown(app: QFrame) -> None:
+    web = browser(app)
+    page = web.get("/topics/orders/billing/key?key=customer-77").text
+    [form] = [fields for action, fields in forms_of(page) if action == "/do/skip"]
+    assert "Message blocked was skipped" in text_of(web.post("/do/skip", data=form).text)
+    again = text_of(web.post("/do/skip", data=form).text)
+    assert "Nothing was changed: message" in again
+    assert "it does not block key customer-77 any more, but behind does" in again
+    assert [each.id for each in app.admin.dead("orders", "billing")][3:] == ["blocked"]
+
+
 def test_all_seen_leaves_alone_what_died_after_the_page_was_shown(app: QFrame) -> None:
     web = browser(app)
     page = web.get("/topics/orders/billing/dead").text
