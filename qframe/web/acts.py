@@ -16,6 +16,7 @@ from qframe.errors import BadOption
 from qframe.web.desk import Visit
 from qframe.web.forms import Form
 from qframe.web.jobs import Job, JobTask
+from qframe.web.problems import counted
 from qframe.web.rendering import count
 from qframe.web.timer_acts import (
     cancel_timer,
@@ -72,7 +73,7 @@ def seek(visit: Visit, form: Form) -> str:
     visit.require("seek")
     form.confirm(group)
     moved = visit.admin.seek(topic, group, offset=_offsets(form.exact("offsets")))
-    return f"{topic}/{group} was moved in {count(len(moved))} slots."
+    return f"{topic}/{group} was moved in {counted(len(moved), 'slot')}."
 
 
 def ask_stacks(visit: Visit, form: Form) -> str:
@@ -96,7 +97,9 @@ def unblock(visit: Visit, form: Form) -> str:
     """Makes a key's waiting retries due now."""
     topic, group, key = form.exact("topic"), form.exact("group"), form.exact("key")
     done = visit.admin.unblock(topic, group, key)
-    return f"{count(done)} waiting retries of key {key} are due now."
+    if not done:
+        return f"Nothing of key {key} waits: its first message is due, or in a worker's hands."
+    return f"{counted(done, 'message')} of key {key} {'is' if done == 1 else 'are'} due now."
 
 
 def retry_dead(visit: Visit, form: Form) -> str | Job:
@@ -107,7 +110,7 @@ def retry_dead(visit: Visit, form: Form) -> str | Job:
 def drop_dead(visit: Visit, form: Form) -> str | Job:
     """Removes dead letters for good: those chosen, or all that the page has seen."""
     visit.require("drop")
-    if not form.all("id"):
+    if not form.all("id") and form.maybe("until"):
         form.confirm(form.exact("group"))
     return _decide(visit, form, "drop")
 
@@ -117,10 +120,18 @@ def _decide(visit: Visit, form: Form, verb: Right) -> str | Job:
     visit.require(verb)
     admin = visit.admin
     decide = admin.dead_retry if verb == "retry" else admin.dead_drop
-    if ids := form.all("id")[:MOST_IDS]:
-        done = decide(topic, group, ids)
-        return f"{count(done)} dead letters were {'retried' if verb == 'retry' else 'dropped'}."
-    until, cause, asked = form.exact("until"), form.maybe("cause"), form.maybe("since")
+    until, cause, asked = form.maybe("until"), form.maybe("cause"), form.maybe("since")
+    if until is None or form.all("id"):
+        ids = _chosen(form)
+        if not (done := decide(topic, group, ids)):
+            what = "it is no dead letter" if len(ids) == 1 else "none of them is a dead letter"
+            raise BadOption(
+                "id", ", ".join(ids[:3]), f"{what} of {topic}/{group} any more",
+                "look again: somebody may have retried or dropped it",
+            )  # fmt: skip
+        were = "was" if done == 1 else "were"
+        how = "retried" if verb == "retry" else "dropped"
+        return f"{counted(done, 'dead letter')} {were} {how}."
     since = None if asked is None else moment_of("since", asked)
     admin.topic(topic)  # of a name that is wrong this page tells, and not the job's
 
@@ -172,13 +183,14 @@ def drop_outbox(visit: Visit, form: Form) -> str:
     """Removes the chosen messages from an outbox for good."""
     visit.require("drop")
     outbox = visit.desk.outbox(form.number("outbox"))
-    chosen = visit.admin.outbox_waiting(outbox, ids=form.all("id")[:MOST_IDS])
+    chosen = visit.admin.outbox_waiting(outbox, ids=_chosen(form))
     if not chosen:
         raise BadOption("id", None, "none that was chosen waits any more", "look again")
     done = visit.admin.outbox_drop(outbox, chosen)
     tried = sum(each.row.sent_at is not None for each in chosen)
     maybe = f" {count(tried)} of them may be in their topics already." if tried else ""
-    return f"{count(done)} messages of {outbox.prefix} were dropped.{maybe}"
+    were = "was" if done == 1 else "were"
+    return f"{counted(done, 'message')} of {outbox.prefix} {were} dropped.{maybe}"
 
 
 def pause_schedule(visit: Visit, form: Form) -> str:
@@ -205,6 +217,17 @@ def delete_schedule(visit: Visit, form: Form) -> str:
     form.confirm(name)
     visit.admin.delete_schedule(name)
     return f"Schedule {name} is gone; its messages stay."
+
+
+def _chosen(form: Form) -> list[str]:
+    """The ids that were ticked.
+
+    Raises:
+        BadOption: if none was.
+    """
+    if not (ids := form.all("id")[:MOST_IDS]):
+        raise BadOption("id", None, "none was chosen", "tick those that are meant")
+    return ids
 
 
 def _offsets(text: str) -> dict[int, int]:

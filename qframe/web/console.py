@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import parse_qs
@@ -17,7 +18,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from qframe.app.qframe import QFrame
 from qframe.errors import BadOption, NotAllowed, QFrameError, UnknownTopic
 from qframe.web.access import COOKIE, Access, Auth, is_same_origin
-from qframe.web.acts import ACTS
+from qframe.web.acts import ACTS, Act
 from qframe.web.bodies import Redact, named_like_a_secret, shown_body
 from qframe.web.desk import Desk, Note, Visit, address
 from qframe.web.forms import Form
@@ -221,12 +222,16 @@ class _ConsoleRoutes:
             raise BadOption("act", name, "there is no such act", f"use one of {', '.join(ACTS)}")
         visit.require(act.right)
         try:
-            done = act.do(visit, form)
+            return self._desk.sent.reply(name, form, lambda: self._acted(act, visit, form))
         except NotAllowed:
             raise
         except QFrameError as error:
             note = Note(f"Nothing was changed: {error}", is_bad=True)
             return self._back(visit, form, note)
+
+    def _acted(self, act: Act, visit: Visit, form: Form) -> Response:
+        try:
+            done = act.do(visit, form)
         finally:
             self._desk.changed()
         if isinstance(done, Job):
@@ -297,7 +302,8 @@ class _ConsoleRoutes:
         html = self._render.page(
             template, visit=visit, root=visit.root, url=visit.url, may=visit.may,
             environment=self._desk.environment, note=note, acts=ACTS,
-            here=visit.request.url.path, back=_without_note(visit.request), **facts,
+            here=visit.request.url.path, back=_without_note(visit.request),
+            once=secrets.token_urlsafe(9), **facts,
         )  # fmt: skip
         return HTMLResponse(html, status, headers=_HEADERS)
 

@@ -19,6 +19,7 @@ from qframe.clock import SYSTEM_CLOCK
 from qframe.errors import BadOption, NotAllowed
 from qframe.web.access import Visitor
 from qframe.web.bodies import Redact
+from qframe.web.forms import SentForms
 from qframe.web.jobs import Jobs
 from qframe.web.sampler import Sampler
 from qframe.web.shared import SharedFacts
@@ -64,6 +65,7 @@ class Desk:
         )  # fmt: skip
         self.shared = SharedFacts(SYSTEM_CLOCK)
         self.jobs = Jobs(self.changed)
+        self.sent = SentForms()
         self._guard = threading.Lock()
         self._notes: OrderedDict[str, Note] = OrderedDict()
 

@@ -1,10 +1,17 @@
-"""Forms: the fields that a page of the console sends."""
+"""Forms: the fields that a page of the console sends, and those that were sent already."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Hashable, Mapping
+from typing import Final
+
+from starlette.responses import Response
 
 from qframe.errors import BadOption
+
+_KEPT: Final = 500
 
 
 class Form:
@@ -16,6 +23,13 @@ class Form:
 
     def __init__(self, fields: Mapping[str, list[str]]) -> None:
         self._fields = fields
+
+    @property
+    def identity(self) -> Hashable:
+        """Equal of forms that a page has sent twice; None of one without a page's number."""
+        if self.maybe("once") is None:
+            return None
+        return tuple((name, *values) for name, values in self._fields.items())
 
     def all(self, name: str) -> list[str]:
         """All values of a field."""
@@ -65,3 +79,35 @@ class Form:
             BadOption: if it is empty.
         """
         return self.exact("key") if self.all("key") else None
+
+
+class _Sent:
+    """A form that was sent: whoever sends it again waits for its reply."""
+
+    def __init__(self) -> None:
+        self.guard = threading.Lock()
+        self.reply: Response | None = None
+
+
+class SentForms:
+    """The last 500 forms, each of which is done once: a double click sends one twice.
+
+    Each page gives its forms a number of its own. A form that could not be done is not kept.
+    """
+
+    def __init__(self) -> None:
+        self._guard = threading.Lock()
+        self._sent: OrderedDict[Hashable, _Sent] = OrderedDict()
+
+    def reply(self, act: str, form: Form, make: Callable[[], Response]) -> Response:
+        """The reply to a form: what `make` returns, or has returned when it was sent before."""
+        if form.identity is None:
+            return make()
+        with self._guard:
+            sent = self._sent.setdefault((act, form.identity), _Sent())
+            if len(self._sent) > _KEPT:
+                self._sent.popitem(last=False)
+        with sent.guard:
+            if sent.reply is None:
+                sent.reply = make()
+            return sent.reply

@@ -6,6 +6,7 @@ import html
 import re
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -120,7 +121,7 @@ def test_each_act_does_what_it_says_and_leaves_one_audit_event_in_the_visitors_n
     assert moved.due_ms == 1_924_992_000_000
     assert not app.admin.timer("later", "timer-1")
     assert app.admin.timer("later", "timer-2")[0].body == b'{"n": 36893488147419103232}'
-    assert "1 messages of shop" in said["drop-outbox"]
+    assert "1 message of shop" in said["drop-outbox"]
     outbox = text_of(web.get("/outbox").text)
     assert "refused: " in outbox  # what stood behind it is first now
     assert not re.search(r"(?<!\d)0 refused", outbox)  # a time that ends in 0 may stand there
@@ -141,15 +142,65 @@ def test_each_act_does_what_it_says_and_leaves_one_audit_event_in_the_visitors_n
     assert audit.count("console 127.0.0.1") == len(verbs)
 
 
-def test_a_form_that_is_sent_twice_skips_the_message_that_its_page_has_shown(app: QFrame) -> None:
+def test_two_operators_who_skip_at_once_skip_the_message_that_they_have_seen(app: QFrame) -> None:
     web = browser(app)
-    page = web.get("/topics/orders/billing/key?key=customer-77").text
-    [form] = [fields for action, fields in forms_of(page) if action == "/do/skip"]
-    assert "Message blocked was skipped" in text_of(web.post("/do/skip", data=form).text)
-    again = text_of(web.post("/do/skip", data=form).text)
+    pages = [web.get("/topics/orders/billing/key?key=customer-77").text for _ in range(2)]
+    first, second = (form_to(page, "skip") for page in pages)
+    assert "Message blocked was skipped" in text_of(web.post("/do/skip", data=first).text)
+    again = text_of(web.post("/do/skip", data=second).text)
     assert "Nothing was changed: message" in again
     assert "it does not block key customer-77 any more, but behind does" in again
     assert [each.id for each in app.admin.dead("orders", "billing")][3:] == ["blocked"]
+
+
+def test_a_form_that_is_sent_twice_is_done_once_and_has_the_same_reply(app: QFrame) -> None:
+    web = browser(app)
+    form = form_to(web.get("/schedules").text, "run-schedule")
+    replies = [web.post("/do/run-schedule", data=form).text for _ in range(2)]
+    said = [re.findall(r"cron-now/report/\w+", text_of(reply)) for reply in replies]
+    assert said[0] == said[1] != []
+    web.post("/do/run-schedule", data=form_to(replies[1], "run-schedule"))
+    assert sum(each.verb == "run_schedule" for each in app.admin.audit()) == 2
+
+    [timer] = app.admin.timer("later", "timer-1")
+    counted = ended(web, web.post("/do/move-timers", data=FORMS["move-timers"]))
+    form = form_to(counted, "move-timers")
+    with ThreadPoolExecutor(2) as pool:
+        jobs = list(pool.map(lambda _: web.post("/do/move-timers", data=form), range(2)))
+    assert jobs[0].url == jobs[1].url
+    ended(web, jobs[0])
+    assert app.admin.timer("later", "timer-1")[0].due_ms == (timer.due_ms or 0) + 3_600_000
+
+
+def test_a_form_that_could_not_be_done_is_tried_again_when_it_is_sent_again(app: QFrame) -> None:
+    web = browser(app)
+    form = {**form_to(web.get("/topics/events/stats").text, "pause"), "topic": "late"}
+    assert "nobody has declared it" in text_of(web.post("/do/pause", data=form).text)
+    app.declare(Topic("late", slots=1))
+    app.store.subscribe(Topic("late", slots=1), "stats")
+    assert "late/stats is paused" in text_of(web.post("/do/pause", data=form).text)
+
+
+def test_decisions_about_nothing_say_so(app: QFrame) -> None:
+    web = browser(app)
+    page = web.get("/topics/orders/billing/dead").text
+    form = next(fields for _, fields in forms_of(page) if "until" not in fields)
+    for act in ("retry-dead", "drop-dead"):  # neither box is ticked
+        reply = text_of(web.post(f"/do/{act}", data=form).text)
+        assert "Nothing was changed: id None: none was chosen; tick those that are meant" in reply
+    assert "none was chosen" in text_of(web.post("/do/drop-outbox", data={"outbox": "0"}).text)
+    assert "1 dead letter was retried" in text_of(
+        web.post("/do/retry-dead", data={**GROUP, "id": ["dead-0"]}).text
+    )
+    for act, ids, gone in (
+        ("retry-dead", ["dead-0"], "it is no dead letter of orders/billing any more"),
+        ("drop-dead", ["dead-0", "no"], "none of them is a dead letter of orders/billing any more"),
+    ):  # fmt: skip
+        reply = text_of(web.post(f"/do/{act}", data={**GROUP, "id": ids}).text)
+        assert "Nothing was changed" in reply
+        assert gone in reply
+    web.post("/do/unblock", data=KEY)
+    assert "Nothing of key customer-77 waits" in text_of(web.post("/do/unblock", data=KEY).text)
 
 
 def test_all_seen_leaves_alone_what_died_after_the_page_was_shown(app: QFrame) -> None:

@@ -354,7 +354,7 @@ def test_ten_tasks_of_an_operator_take_four_clicks_at_most(desk: Desk) -> None:
     desk.search("customer-77")
     desk.click("customer-77")
     desk.click("Retry it now", "button")
-    desk.says("are due now")
+    desk.says("is due now")
     done("retry at once what blocks a key")
 
     desk.click("billing", exact=True)
