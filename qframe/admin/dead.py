@@ -219,7 +219,7 @@ class DeadAdmin(AdminRole):
         try:
             for changed in steps:
                 done += changed
-                if on_progress is not None and changed:
+                if on_progress is not None:
                     on_progress(done)
         finally:  # also of one that was stopped on its way
             if done:

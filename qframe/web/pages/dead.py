@@ -20,7 +20,7 @@ _DAY_MS: Final = 24 * HOUR_MS
 def facts(visit: Visit) -> dict[str, Any]:
     """A group's dead letters, with `since=` those that died from then on.
 
-    With `cause=`, of those that are listed only those that died of it.
+    With `cause=`, of the 500 that a page looks at only those that died of it.
 
     Raises:
         UnknownTopic, UnknownGroup: if there is none.
@@ -39,16 +39,17 @@ def facts(visit: Visit) -> dict[str, Any]:
     cause = visit.asked("cause")
     most = GROUPED if cause else SHOWN + 1
     page = admin.dead(topic, group, most, after=visit.asked("after"), since=since)
-    listed = page[:SHOWN]
-    if cause is not None:
-        listed = [each for each in page if cause_of(each).name == cause][:SHOWN]
+    fitting = [each for each in page if cause in (None, cause_of(each).name)]
+    listed = fitting[:SHOWN]
+    is_more = len(fitting) > SHOWN or (cause is not None and len(page) == most)
+    last = listed[-1] if len(fitting) > SHOWN else page[-1] if page else None
     chosen = next((each for each in causes.causes if each.name == cause), None)
     return {
         "title": f"dead letters of {topic}/{group}", "topic": topic, "group": group,
         "dead": totals.dead, "causes": causes, "cause": cause, "chosen": chosen,
-        "listed": listed, "now_ms": now_ms,
+        "listed": listed, "now_ms": now_ms, "looked": len(page), "all": visit.asked("all"),
         "since": asked, "moments": _moments(visit, topic, group, now_ms),
-        "next": str(listed[-1].dead_place) if cause is None and len(page) > SHOWN else None,
+        "next": str(last.dead_place) if is_more and last is not None else None,
         "names": {each.id: cause_of(each).name for each in listed},
     }  # fmt: skip
 

@@ -221,6 +221,38 @@ def test_all_seen_leaves_alone_what_died_after_the_page_was_shown(app: QFrame) -
     assert [each.id for each in app.admin.dead("orders", "billing")] == ["blocked"]
 
 
+def test_the_dead_letters_of_a_cause_are_found_behind_hundreds_of_others(app: QFrame) -> None:
+    topic = Topic("rare", slots=1)
+    with QFrame(app.settings.store) as other:
+
+        @other.consumer(topic, group="g", max_attempts=1, threads=1)
+        def fail(body: int) -> None:
+            raise KeyError(body) if body in (5, 550) else ValueError(body)
+
+        other.events.listen(lambda name, facts: None)
+        for body in range(552):
+            other.publish(topic, body, key="one", id=f"rare-{body}")
+        other.run(burst=True)
+    web = browser(app)
+    [cause] = [each for each in app.admin.dead_causes("rare", "g").causes if each.count == 2]
+    address = f"/topics/rare/g/dead?cause={cause.name}"
+    page = web.get(address).text
+    assert re.findall(r"choose (rare-\d+)", page) == ["rare-5"]
+    [following] = re.findall(r'<a href="([^"]+)">the next ones</a>', page)
+    page = web.get(html.unescape(following)).text
+    assert re.findall(r"choose (rare-\d+)", page) == ["rare-550"]
+    assert "the next ones" not in page
+    web.post("/do/retry-dead", data={"topic": "rare", "group": "g", "id": ["rare-5"]})
+    page = web.get(address).text
+    assert "None of the 500 dead letters that were looked at died of this cause" in text_of(page)
+    [following] = re.findall(r'<a href="([^"]+)">look at the next ones</a>', page)
+    assert "choose rare-550" in web.get(html.unescape(following)).text
+
+    told: list[int] = []  # a job can be stopped also while it finds nothing of its cause
+    app.admin.dead_retry("rare", "g", "all", cause=cause.name, on_progress=told.append)
+    assert told == [0, 1]
+
+
 def test_a_job_can_be_stopped_between_two_steps(
     app: QFrame, monkeypatch: pytest.MonkeyPatch
 ) -> None:
