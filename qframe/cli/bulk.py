@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import signal
 import sys
-import threading
 from collections import Counter
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator
 from itertools import islice
-from types import FrameType
 from typing import Any
 
 from rich.console import Console
@@ -18,6 +14,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from qframe.app.qframe import QFrame
 from qframe.cli.files import Line, MessageFile
 from qframe.cli.output import counted, say, say_error, say_json
+from qframe.cli.stopping import stoppable
 from qframe.cli.times import duration_of, moment_of
 from qframe.clock import SYSTEM_CLOCK
 from qframe.errors import BadInput, QFrameError, TopicFull
@@ -42,7 +39,7 @@ def publish_file(app: QFrame, topic: Topic | str, source: MessageFile, *, as_jso
     outcomes: Counter[str] = Counter()
     begun_s = SYSTEM_CLOCK.monotonic_s()
     try:
-        with _progress() as progress, _stoppable() as stop_if_asked:
+        with _progress() as progress, stoppable() as stop_if_asked:
             task = progress.add_task(f"publishing to {name}", total=total)
             for batch in _batches(source, app.settings.publish_batch):
                 stop_if_asked()
@@ -90,33 +87,6 @@ def _batches(source: MessageFile, size: int) -> Iterator[list[Outgoing]]:
 
 def _published(app: QFrame, topic: Topic | str, batch: list[Outgoing]) -> list[str]:
     return [str(each.outcome) for each in app.publish_many(topic, batch, batch=len(batch))]
-
-
-@contextmanager
-def _stoppable() -> Iterator[Callable[[], None]]:
-    """A context in which Ctrl-C raises KeyboardInterrupt between batches; a second one does so.
-
-    Python's own may be raised in a finalizer, where it is lost, and the user has to press again.
-    """
-    if threading.current_thread() is not threading.main_thread():
-        yield lambda: None
-        return
-    pressed: list[int] = []
-
-    def on_signal(number: int, _frame: FrameType | None) -> None:
-        if pressed:
-            raise KeyboardInterrupt
-        pressed.append(number)
-
-    def stop_if_asked() -> None:
-        if pressed:
-            raise KeyboardInterrupt
-
-    before = signal.signal(signal.SIGINT, on_signal)
-    try:
-        yield stop_if_asked
-    finally:
-        signal.signal(signal.SIGINT, before)
 
 
 def _progress() -> Progress:

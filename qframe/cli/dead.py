@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import sys
 from datetime import datetime
-from typing import Annotated, Final, Literal, Self
+from typing import Annotated, Final, Literal
 
 import msgspec
 import typer
@@ -17,6 +16,7 @@ from qframe.cli.look import say_record
 from qframe.cli.output import counted, say, say_json, table
 from qframe.cli.records import as_json as record_as_json
 from qframe.cli.records import second
+from qframe.cli.stopping import Steps
 from qframe.cli.target import Target, targeted
 from qframe.cli.times import moment_of
 
@@ -150,11 +150,12 @@ def retry(
     """
     with target.acting(by) as (app, admin):
         chosen = _chosen("dead retry", app, topic, group, ids, everything or bool(cause or since))
-        with _Steps(f"of {topic}/{group} due again") as steps:
-            admin.dead_retry(
+        with _steps(f"of {topic}/{group} due again") as steps:
+            count = admin.dead_retry(
                 topic, group, chosen, since=_moment(since), until=until, cause=cause,
                 on_progress=steps.tell,
             )  # fmt: skip
+        say(steps.total(count))
 
 
 @dead.command()
@@ -185,43 +186,20 @@ def drop(
                 else counted(len(chosen), "dead letter")
             )  # fmt: skip
             ask(f"Drop {what} of {topic}/{group} for good?")
-        with _Steps(f"of {topic}/{group} dropped") as steps:
-            admin.dead_drop(
+        with _steps(f"of {topic}/{group} dropped") as steps:
+            count = admin.dead_drop(
                 topic, group, chosen, since=_moment(since), until=until, cause=cause,
                 on_progress=steps.tell,
             )  # fmt: skip
+        say(steps.total(count))
 
 
 def _moment(since: str | None) -> datetime | float | None:
     return None if since is None else moment_of(since, "since")
 
 
-class _Steps:
-    """Says how far a command has come, also when it is stopped."""
-
-    def __init__(self, done: str) -> None:
-        self._words = done
-        self._done = 0
-
-    def tell(self, done: int) -> None:
-        """Notes a step; says so on a terminal."""
-        self._done = done
-        if sys.stderr.isatty():
-            sys.stderr.write(f"\r{done} …")
-            sys.stderr.flush()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        if kind is not None and not issubclass(kind, KeyboardInterrupt):
-            if self._done:
-                sys.stderr.write(f"{counted(self._done, 'message')} {self._words} before this:\n")
-            return
-        say(f"{counted(self._done, 'message')} {self._words}")
-        if kind is not None:
-            sys.stderr.write("stopped: the others are still dead\n")
-            raise typer.Exit(130)
+def _steps(done: str) -> Steps:
+    return Steps("message", done, "the others are still dead")
 
 
 def _chosen(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Annotated, Any, Final
 
@@ -21,6 +20,7 @@ from qframe.cli.output import counted, say, say_error, say_json, table
 from qframe.cli.records import as_json as record_as_json
 from qframe.cli.records import body_text, second
 from qframe.cli.search import header_of
+from qframe.cli.stopping import Steps
 from qframe.cli.target import Target, targeted
 from qframe.cli.timer_import import import_timers
 from qframe.cli.times import duration_of, moment_of
@@ -229,11 +229,12 @@ def move(
                        as_json=as_json)  # fmt: skip
             return
         which = _choice(None, message_id, state, tag, header, since, until)
-        changes = admin.move_timers(
-            topic, at=_moment("at", at), shift=duration_of(shift), dry_run=dry_run,
-            on_progress=_tell, **which,
-        )  # fmt: skip
-    _say_changes(topic, changes, "moved", dry_run=dry_run, as_json=as_json)
+        with _steps(topic, "moved", dry_run=dry_run) as steps:
+            changes = admin.move_timers(
+                topic, at=_moment("at", at), shift=duration_of(shift), dry_run=dry_run,
+                on_progress=lambda so_far: steps.tell(so_far.done), **which,
+            )  # fmt: skip
+    _say_changes(topic, changes, steps, dry_run=dry_run, as_json=as_json)
 
 
 def _moved_one(
@@ -292,8 +293,11 @@ def cancel(
         if not yes and not dry_run:
             count = admin.cancel_timers(topic, dry_run=True, **which).done
             ask(f"Cancel {counted(count, 'timer')} of {topic} for good?")
-        changes = admin.cancel_timers(topic, dry_run=dry_run, on_progress=_tell, **which)
-    _say_changes(topic, changes, "cancelled", dry_run=dry_run, as_json=as_json)
+        with _steps(topic, "cancelled", dry_run=dry_run) as steps:
+            changes = admin.cancel_timers(
+                topic, dry_run=dry_run, on_progress=lambda so_far: steps.tell(so_far.done), **which
+            )
+    _say_changes(topic, changes, steps, dry_run=dry_run, as_json=as_json)
 
 
 @timers.command("import")
@@ -358,19 +362,18 @@ def _check_one_or_all(command: str, key: str | None, everything: bool) -> None:
         )  # fmt: skip
 
 
-def _tell(changes: TimerChanges) -> None:
-    if sys.stderr.isatty():
-        sys.stderr.write(f"\r{changes.done} of {changes.looked} …")
-        sys.stderr.flush()
+def _steps(topic: str, word: str, *, dry_run: bool) -> Steps:
+    done = f"of {topic} {'would be ' if dry_run else ''}{word}"
+    return Steps("timer", done, "the others are as they were")
 
 
 def _say_changes(
-    topic: str, changes: TimerChanges, word: str, *, dry_run: bool, as_json: bool
+    topic: str, changes: TimerChanges, steps: Steps, *, dry_run: bool, as_json: bool
 ) -> None:
     if as_json:
         say_json({"topic": topic, "dry_run": dry_run, **msgspec.to_builtins(changes)})
         return
-    say(f"{counted(changes.done, 'timer')} of {topic} {'would be ' if dry_run else ''}{word}")
+    say(steps.total(changes.done))
     if changes.doing or changes.gone:
         say(f"{changes.doing} in the hands of a handler, {changes.gone} changed meanwhile: left")
 

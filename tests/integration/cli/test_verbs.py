@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import json
+import signal
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import Result
 from typer.testing import CliRunner
 
-from qframe import Message, QFrame, Reject, Topic
+from qframe import Message, Outgoing, QFrame, Reject, Topic
 from qframe.cli.main import cli
+from qframe.outcomes import Moved
+from qframe.stores.sql.dead import SqlDeadLetters
+from qframe.stores.sql.timers import SqlTimers
 
 ORDERS = Topic("orders", kind="ordered", slots=2)
 
@@ -140,3 +146,46 @@ def test_a_topic_is_deleted_by_its_name(app: QFrame) -> None:
     [entry] = json.loads(run("audit", "--json").stdout)
     assert (entry["verb"], entry["by"], entry["topic"]) == ("delete_topic", "ada", "orders")
     assert "delete_topic" in run("audit").stdout
+
+
+def test_who_stops_it_in_the_middle_of_a_step_is_told_how_many_were_changed(
+    app: QFrame, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    app.publish_many(ORDERS, [Outgoing("never", key=f"k{number}") for number in range(1100)])
+    app.run(burst=True)
+    steps: list[int] = []
+    real = SqlDeadLetters.retry_dead
+
+    def pressed(*given: Any, **more: Any) -> int:
+        steps.append(real(*given, **more))
+        if len(steps) == 2:
+            signal.raise_signal(signal.SIGINT)  # its reply is not with the command yet
+        return steps[-1]
+
+    monkeypatch.setattr(SqlDeadLetters, "retry_dead", pressed)
+    ran = run("dead", "retry", "orders", "billing", "--all")
+    assert (ran.exit_code, ran.stdout) == (130, "1000 messages of orders/billing due again\n")
+    assert "stopped: the others are still dead" in ran.stderr
+    assert audited(ran)["count"] == 1000
+    assert len(app.admin.dead("orders", "billing", 2000)) == 100
+
+    later = Topic("later", kind="delay", slots=1)
+    app.declare(later)
+    items = [Outgoing(1, key=f"t{number}", delay="1h") for number in range(600)]
+    app.publish_many(later, items)
+    before = {each.key: each.due_ms or 0 for each in app.admin.timers("later", limit=1000).records}
+    edits: list[Moved] = []
+    edit = SqlTimers.edit
+
+    def edited(*given: Any, **more: Any) -> Moved:
+        edits.append(edit(*given, **more))
+        if len(edits) == 3:
+            signal.raise_signal(signal.SIGINT)
+        return edits[-1]
+
+    monkeypatch.setattr(SqlTimers, "edit", edited)
+    ran = run("timers", "move", "later", "--all", "--shift", "2h")
+    assert (ran.exit_code, ran.stdout) == (130, "500 timers of later moved\n")
+    assert "stopped: the others are as they were" in ran.stderr
+    after = {each.key: each.due_ms or 0 for each in app.admin.timers("later", limit=1000).records}
+    assert Counter(after[key] - before[key] for key in before) == {7_200_000: 500, 0: 100}
