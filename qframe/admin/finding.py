@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from qframe.admin.context import AdminRole
 from qframe.admin.explain.cause import Explanation
@@ -111,7 +112,7 @@ class FindingAdmin(AdminRole):
             limit=checked_limit(limit),
             look=max(1, look),
         )
-        return Hits(context.all_shown(hits.records), hits.looked, hits.place)
+        return replace(hits, records=context.all_shown(hits.records))
 
     def _topics(self, topic: Topic | str | None) -> list[Topic]:
         """The topic that is named, or all."""

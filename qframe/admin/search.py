@@ -76,11 +76,13 @@ class Hits:
         records: the messages, one for each group that has it.
         looked: how many messages were looked at.
         place: where to go on; None where all was looked at.
+        has_more: whether an index leads to more than were asked for.
     """
 
     records: list[Record]
     looked: int
     place: str | None
+    has_more: bool = False
 
 
 def searched(
@@ -103,9 +105,10 @@ def searched(
         look: how many messages to look at.
     """
     if place is None:
-        found = _looked_up(store, topics, query)
-        if found:
-            return Hits(found[:limit], 0, None)
+        found = _looked_up(store, topics, query, limit + 1)
+        fitting = [record for record in found if query.fits(record)]
+        if fitting:
+            return Hits(fitting[:limit], 0, None, has_more=len(found) > limit)
     name, behind = (topics[0].name, None) if place is None else _read_place(place)
     sought = Sought(id=query.id, key=query.key)
     hits: list[Record] = []
@@ -125,15 +128,16 @@ def searched(
     return Hits(hits, looked, None)
 
 
-def _looked_up(store: Searching, topics: Sequence[Topic], query: Query) -> list[Record]:
+def _looked_up(
+    store: Searching, topics: Sequence[Topic], query: Query, limit: int
+) -> list[Record]:  # fmt: skip
     """The messages to which an id, or a key where subjects are queued, leads at once."""
     if query.id is None and query.key is None:
         return []
     sought = Sought(id=query.id, key=query.key)
     if query.id is None and not all(topic.has_subjects for topic in topics):
         return []
-    found = [record for topic in topics for record in store.find(topic, sought).records]
-    return [record for record in found if query.fits(record)]
+    return [record for topic in topics for record in store.find(topic, sought, limit).records]
 
 
 def _read_place(place: str) -> tuple[str, str | None]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
 from datetime import datetime
 from typing import Final, NamedTuple, TypedDict
 
@@ -116,7 +117,7 @@ def found_timers(
     query = chosen.query
     if query.state in ("doing", "dead"):
         hits = searched(store, [topic], query, place=place, limit=most, look=max(1, look))
-        return Hits([each for each in hits.records if chosen.fits(each)], hits.looked, hits.place)
+        return replace(hits, records=[each for each in hits.records if chosen.fits(each)])
     if query.key is not None and topic.has_subjects:
         found = [each for each in _candidates(store, topic, chosen) if chosen.fits(each)]
         return Hits(found[:most], len(found), None)

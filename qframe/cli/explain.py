@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from shlex import quote
 from typing import Annotated, Any
 
 import typer
 
 from qframe.admin.explain.cause import Cause, Explanation
-from qframe.admin.explain.explainer import LOOK
+from qframe.admin.explain.explainer import BEHIND, LOOK
 from qframe.cli.attempts import entry_as_json, say_attempts
 from qframe.cli.commands import BadCommand
 from qframe.cli.flags import AsJson
@@ -67,6 +68,9 @@ def explain(
             if number:
                 say("")
             say_explanation(each)
+        if key is not None and message_id is None and len(found) > BEHIND:
+            say(f"these are the first {len(found)}; if there are more: qframe search --key "
+                f"{quote(key)} --limit N")  # fmt: skip
     if is_absent:
         raise typer.Exit(1)
 

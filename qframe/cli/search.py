@@ -60,7 +60,10 @@ def search(
         )  # fmt: skip
     if as_json:
         records = [record_as_json(record) for record in found.records]
-        say_json({"found": records, "looked": found.looked, "place": found.place})
+        say_json(
+            {"found": records, "looked": found.looked, "place": found.place,
+             "has_more": found.has_more}
+        )  # fmt: skip
         return
     if found.records:
         table(
@@ -76,6 +79,8 @@ def search(
         )  # fmt: skip
     else:
         say("nothing found")
+    if found.has_more:
+        say(f"these are the first {len(found.records)}; look at more with --limit")
     if found.place is not None:
         say(f"looked at {counted(found.looked, 'message')}; go on: --from {found.place}")
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from bench import Bench
 
+from qframe.admin.search import Query, searched
 from qframe.clock import VirtualClock
 from qframe.codec import batch_mark, new_token
 from qframe.errors import BadOption
@@ -45,6 +46,21 @@ def test_a_key_leads_to_its_head_what_is_behind_it_and_its_dead(bench: Bench, ki
     [one] = bench.store.find(topic, Sought(key="k", id="behind")).records
     assert one.id == "behind"
     assert bench.store.find(topic, Sought(key="nobody")).records == []
+
+
+def test_a_search_for_a_key_says_whether_it_leads_to_more_than_were_asked_for(
+    bench: Bench,
+) -> None:
+    topic = bench.topic("ordered", "g", slots=1)
+    for number in range(4):
+        bench.publish(topic, number, "dead", id=f"dead-{number}")
+        bench.kill(topic, *bench.got(topic))
+    for number in range(4):
+        bench.publish(topic, number, "long", id=f"long-{number}")
+    for key in ("long", "dead"):
+        for limit in (3, 4, 5):
+            hits = searched(bench.store, [topic], Query(key=key), place=None, limit=limit, look=99)
+            assert (len(hits.records), hits.has_more) == (min(limit, 4), limit == 3), (key, limit)
 
 
 @pytest.mark.parametrize("kind", ["stream", "ordered", "delay"])

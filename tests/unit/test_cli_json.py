@@ -65,6 +65,7 @@ COMMANDS = {
     "groups TOPIC": ("groups", "orders"),
     "slots TOPIC": ("slots", "orders"),
     "peek TOPIC GROUP": ("peek", "orders", "g"),
+    "search": ("search", "--key", "k"),
     "dead list TOPIC GROUP": ("dead", "list", "orders", "g"),
     "timers list TOPIC": ("timers", "list", "orders"),
     "timers show TOPIC KEY": ("timers", "show", "orders", "k"),

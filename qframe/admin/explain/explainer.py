@@ -22,6 +22,8 @@ LOOK: Final = 20_000
 """How many messages to look at by default where no index leads to the one."""
 
 _PAGE: Final = 2000
+BEHIND: Final = 100
+"""How many messages of a key are explained behind the first one."""
 _NOT_THERE: Final = Cause(
     "forgotten",
     "the group does not have it: it is settled, replaced or dropped there, or was published before "
@@ -57,7 +59,7 @@ class Explainer:
 
     def explained(self, topics: Sequence[Topic]) -> list[Explanation]:
         """Explains what topics have; where none has anything, why that may be."""
-        looked_up = [(topic, self._store.find(topic, self._sought)) for topic in topics]
+        looked_up = [(topic, self._store.find(topic, self._sought, BEHIND)) for topic in topics]
         told = [each for topic, found in looked_up for each in self._told(topic, found)]
         if told:
             return told

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from qframe.admin.explain.explainer import BEHIND
 from qframe.errors import BadOption, UnknownGroup
 from qframe.topic import Kind
 from qframe.web.desk import Visit
@@ -37,6 +38,7 @@ def facts(visit: Visit) -> dict[str, Any]:
     return {
         "title": f"key {key}", "topic": topic, "group": group, "key": key, "hold": hold,
         "line": line[:MOST], "left_out": max(0, len(line) - MOST),
+        "is_cut": len(line) > BEHIND,
         "dead": [each for each in found if each.state == "dead"][:MOST],
         "first": line[0] if line else None, "now_ms": store.now_ms(store.topic(topic)),
         "kind": kind, "live": kind != Kind.STREAM,  # where a key is no index, it is searched for

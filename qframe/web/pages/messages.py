@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, Final
 
 from qframe.admin.looking import STATES
@@ -28,7 +29,10 @@ def facts(visit: Visit) -> dict[str, Any]:
     if wanted.is_nothing:
         return {**shown, "hits": None, "place": None}
     hits = _found(visit, wanted)
-    return {**shown, "hits": hits.records, "looked": hits.looked, "place": hits.place}
+    return {
+        **shown, "hits": hits.records, "looked": hits.looked, "place": hits.place,
+        "has_more": hits.has_more,
+    }  # fmt: skip
 
 
 def _topics(visit: Visit) -> list[str]:
@@ -39,8 +43,8 @@ def _found(visit: Visit, wanted: Wanted) -> Hits:
     facts = wanted.facts
     topic, group, state = facts.get("topic"), facts.get("group"), facts.get("state")
     if topic and group and state in STATES and len(facts) == 3 and not wanted.asks_inside:
-        records = visit.admin.peek(topic, group, states=[state], limit=SHOWN)
-        return Hits(records, len(records), None)
+        records = visit.admin.peek(topic, group, states=[state], limit=SHOWN + 1)
+        return Hits(records[:SHOWN], 0, None, has_more=len(records) > SHOWN)
     return _searched(visit, wanted, topic, group)
 
 
@@ -59,7 +63,7 @@ def _searched(visit: Visit, wanted: Wanted, topic: str | None, group: str | None
         if hits.records:
             break
     if group is not None:
-        hits = Hits(_of_group(hits.records, group), hits.looked, hits.place)
+        hits = replace(hits, records=_of_group(hits.records, group))
     return hits
 
 

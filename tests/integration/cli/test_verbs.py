@@ -94,6 +94,19 @@ def test_a_stuck_key_is_unblocked_and_its_message_skipped(app: QFrame) -> None:
     assert "no message of it is there" in str(ran.exception)
 
 
+def test_a_key_with_many_messages_is_not_shown_in_part_as_if_that_were_all(app: QFrame) -> None:
+    app.store.subscribe(ORDERS, "billing")
+    app.publish_many(ORDERS, [Outgoing(number, key="whale 1") for number in range(150)])
+    out = run("search", "--key", "whale 1").stdout
+    assert out.endswith("these are the first 20; look at more with --limit\n")
+    found = json.loads(run("search", "--key", "whale 1", "--limit", "150", "--json").stdout)
+    assert (len(found["found"]), found["has_more"]) == (150, False)
+    out = run("explain", "--key", "whale 1").stdout
+    assert out.endswith(
+        "these are the first 101; if there are more: qframe search --key 'whale 1' --limit N\n"
+    )
+
+
 def test_dead_letters_are_shown_by_cause_and_retried_by_it(app: QFrame) -> None:
     for number, body in enumerate(("never", "never", "fine")):
         app.publish(ORDERS, body, key=f"k{number}")

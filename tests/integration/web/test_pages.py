@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from consoling import ADDRESSES, BODY, SECRET, browser, forms_of, shop, text_of
+from consoling import ADDRESSES, BODY, ORDERS, SECRET, browser, forms_of, shop, text_of
 from databases import entry
 
-from qframe import QFrame, Topic
+from qframe import Outgoing, QFrame, Topic
 from qframe.admin.rights import ROLES
 from qframe.clock import VirtualClock
 from qframe.schedules.records import GROUP as LEADER
@@ -329,3 +329,17 @@ def test_a_timer_beyond_all_calendars_hides_no_other_one(tmp_path: Path) -> None
             assert reply.status_code == 200
             assert "253402304399000 ms since 1970" in text_of(reply.text)
         assert "near" in text_of(browser(app).get("/timers").text)
+
+
+def test_a_flood_is_not_shown_in_part_as_if_that_were_all(tmp_path: Path) -> None:
+    with QFrame(f"sqlite:///{tmp_path / 'q.db'}?synchronous=normal") as app:
+        app.declare(ORDERS)
+        app.store.subscribe(ORDERS, "billing")
+        app.publish_many(ORDERS, [Outgoing(number, key="whale") for number in range(150)])
+        web = browser(app)
+        for words in ("whale", "key:whale", "topic:orders group:billing state:todo"):
+            said = text_of(web.get("/messages", params={"q": words}).text)
+            assert "These are the first 50; there are more." in said, words
+            assert "That is all" not in said
+        said = text_of(web.get("/topics/orders/billing/key", params={"key": "whale"}).text)
+        assert "and 51 or more" in said
