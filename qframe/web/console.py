@@ -5,7 +5,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
-from urllib.parse import parse_qs
+from urllib.parse import parse_qs, urlsplit
 
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
@@ -255,35 +255,41 @@ class _ConsoleRoutes:
     # Doors.
 
     def _turned_away(self, request: Request) -> Response:
+        """Leads to the sign-in, but not a page that looks again, which would show it as its own."""
         root = str(request.scope.get("root_path", "")).rstrip("/")
-        if self._access.has_login and request.method in ("GET", "HEAD"):
+        is_look = request.method in ("GET", "HEAD")
+        if self._access.has_login and is_look and "hx-request" not in request.headers:
             here = request.url.path + (f"?{request.url.query}" if request.url.query else "")
             return RedirectResponse(address(root, "login", to=here), 303, headers=_HEADERS)
-        return self._login_shown(request, wrong=False, status=401)
+        to = "" if is_look else _page_before(request)
+        return self._login_shown(request, to=to, status=401, is_lost=not is_look)
 
     async def _login_page(self, request: Request) -> Response:
-        return self._login_shown(request, wrong=False, status=200)
+        return self._login_shown(request, to=request.query_params.get("to", ""), status=200)
 
-    def _login_shown(self, request: Request, *, wrong: bool, status: int) -> Response:
+    def _login_shown(
+        self, request: Request, *, to: str, status: int, name: str = "", wrong: bool = False,
+        is_lost: bool = False,
+    ) -> Response:  # fmt: skip
         root = str(request.scope.get("root_path", "")).rstrip("/")
         html = self._render.page(
-            "login", root=root, wrong=wrong, has_login=self._access.has_login,
-            to=request.query_params.get("to", ""), title="Who is there?",
+            "login", root=root, wrong=wrong, has_login=self._access.has_login, to=to, name=name,
+            is_lost=is_lost, title="Who is there?",
         )  # fmt: skip
         return HTMLResponse(html, status, headers=_HEADERS)
 
     async def _login(self, request: Request) -> Response:
         form = await _form_of(request)
         if form is None or not is_same_origin(request) or not self._access.has_login:
-            return self._login_shown(request, wrong=True, status=403)
+            return self._login_shown(request, to="", status=403, wrong=True)
+        to, name = form.maybe("to") or "", form.maybe("name") or ""
         if not self._access.is_token(form.maybe("token") or ""):
-            return self._login_shown(request, wrong=True, status=403)
+            return self._login_shown(request, to=to, name=name, status=403, wrong=True)
         root = str(request.scope.get("root_path", "")).rstrip("/")
-        to = form.maybe("to") or ""
         inside = to.startswith(f"{root}/") and not to.startswith("//") and "\\" not in to
         reply = RedirectResponse(to if inside else f"{root}/", 303, headers=_HEADERS)
         reply.set_cookie(
-            COOKIE, self._access.cookie(form.maybe("name") or ""), max_age=_COOKIE_S,
+            COOKIE, self._access.cookie(name), max_age=_COOKIE_S,
             path=f"{root}/", httponly=True, samesite="lax", secure=request.url.scheme == "https",
         )  # fmt: skip
         return reply
@@ -350,6 +356,14 @@ async def _form_of(request: Request) -> Form | None:
     except ValueError:
         return None
     return Form(fields)
+
+
+def _page_before(request: Request) -> str:
+    """The page of this console from which a form was sent; empty where that is not known."""
+    sent_from = urlsplit(request.headers.get("referer", ""))
+    if not sent_from.netloc or sent_from.netloc != request.headers.get("host"):
+        return ""
+    return sent_from.path + (f"?{sent_from.query}" if sent_from.query else "")
 
 
 def _without_note(request: Request) -> str:

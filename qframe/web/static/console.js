@@ -7,6 +7,7 @@
   const live = document.getElementById("live");
   let paused = false;
   let underWay = false;
+  let signedOut = false;
   let seenAt = Date.now();
 
   // Live.
@@ -15,8 +16,9 @@
   const tell = () => {
     const old = Math.round((Date.now() - seenAt) / 1000);
     const isOld = isLive() && !paused && !document.hidden && old > 10;
-    stale.hidden = !isOld;
-    if (isOld) stale.textContent = `This is ${old} s old: the console or its store does not reply. It is asked again.`;
+    stale.hidden = !(isOld || signedOut);
+    if (signedOut) stale.textContent = `You are not signed in any more, and this is ${old} s old: load the page again.`;
+    else if (isOld) stale.textContent = `This is ${old} s old: the console or its store does not reply. It is asked again.`;
     if (live) live.textContent = paused ? "paused: p goes on" : "live";
   };
   const look = () => {
@@ -26,7 +28,9 @@
   };
   document.addEventListener("htmx:before:swap", (event) => {
     const reply = event.detail.ctx?.response;
-    if (reply && reply.status >= 400) event.preventDefault(); // what is shown stays, and grows old
+    const isPage = event.detail.ctx?.text?.includes('id="page"'); // a proxy has pages of its own
+    signedOut = reply?.status === 401;
+    if (reply?.status >= 400 || !isPage) event.preventDefault(); // what is shown stays, and grows old
     else seenAt = Date.now();
   });
   document.addEventListener("htmx:finally:request", () => { underWay = false; tell(); });

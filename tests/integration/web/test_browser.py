@@ -282,6 +282,26 @@ def test_a_page_says_when_it_is_old_and_pauses_when_it_is_told_to(desk: Desk) ->
     assert count > 2
 
 
+def test_an_open_page_stays_and_says_so_when_its_visitor_is_signed_in_no_more(
+    shop: tuple[QFrame, str], browser: Browser
+) -> None:
+    app, _ = shop
+    context = browser.new_context()
+    page = context.new_page()
+    with served(app, role="owner", token="a-token-that-is-long") as url:
+        page.goto(f"{url}/topics/events/stats")
+        page.get_by_label("Token").fill("another-token-than-it-is")
+        page.keyboard.press("Enter")
+        expect(page.locator("body")).to_contain_text("That is not the token")
+        page.get_by_label("Token").fill("a-token-that-is-long")
+        page.keyboard.press("Enter")
+        page.wait_for_url(f"{url}/topics/events/stats")
+        context.clear_cookies()
+        expect(page.locator("#stale")).to_contain_text("You are not signed in any more")
+        expect(page.locator("h1")).to_contain_text("stats")
+    context.close()
+
+
 def test_the_keyboard_leads_everywhere(desk: Desk) -> None:
     page = desk.page
     places = {

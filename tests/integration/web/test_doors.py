@@ -90,6 +90,28 @@ def test_a_token_lets_in_by_a_form_and_by_a_header(app: QFrame) -> None:
     assert web.get("/").status_code == 303
 
 
+def test_who_is_signed_in_no_more_is_told_so_and_comes_back_to_the_page(app: QFrame) -> None:
+    web = client(app, token=TOKEN, role="owner")
+    page = {"sec-fetch-site": "same-origin"}
+    reply = web.get("/workers", headers={"hx-request": "true"})
+    assert (reply.status_code, reply.headers.get("location")) == (401, None)  # no page to show
+
+    form = {"topic": "orders", "group": "billing"}
+    before = {**page, "referer": f"{HERE}/topics/orders/billing?x=1&y=2"}
+    reply = web.post("/do/pause", data=form, headers=before)
+    assert reply.status_code == 401
+    assert "Nothing was changed" in text_of(reply.text)
+    assert 'name="to" value="/topics/orders/billing?x=1&amp;y=2"' in reply.text
+    elsewhere = {**page, "referer": "http://evil.example/topics"}
+    assert 'name="to" value=""' in web.post("/do/pause", data=form, headers=elsewhere).text
+    assert not is_paused(app)
+
+    given = {"token": "x" * 20, "name": "<ada>", "to": "/workers"}
+    wrong = web.post("/login", data=given, headers=page)
+    assert 'name="to" value="/workers"' in wrong.text
+    assert 'name="name" value="&lt;ada&gt;"' in wrong.text
+
+
 def test_a_slash_behind_a_path_leads_nowhere(app: QFrame) -> None:
     assert client(app).get("/topics/orders/").status_code == 404
 
