@@ -3,8 +3,9 @@
 Pages ask for the numbers; if the last look is younger than its interval they get that one, and
 while one page takes a new one the others wait for it, three seconds at most. The
 interval is a second, or five times as long as a look takes, so that a console is never more than a
-fifth of a thread's work for a store. A look that fails is kept too, with its error, for a second,
-so that a store that is away is not asked once for each tab.
+fifth of a thread's work for a store; as long as the quicker one of the last two, since one that
+has waited for a store that hung is no work. A look that fails is kept too, with its error, for a
+second, so that a store that is away is not asked once for each tab.
 """
 
 from __future__ import annotations
@@ -125,6 +126,8 @@ class Sampler:
         self._look = Look()
         self._fresh_until_s = float("-inf")
         self._points: dict[tuple[str, str], deque[ChartPoint]] = {}
+        self._took_s: float | None = None
+        self._forgotten = 0
         self.looks = 0
 
     def look(self) -> Look:
@@ -136,6 +139,7 @@ class Sampler:
             began_s = self._clock.monotonic_s()
             if began_s >= self._fresh_until_s:
                 self.looks += 1
+                forgotten = self._forgotten
                 try:
                     self._look = self._taken()
                     self._keep(self._look)
@@ -143,15 +147,21 @@ class Sampler:
                     self._look = self._look._replace(error=error)
                 now_s = self._clock.monotonic_s()
                 took_s = now_s - began_s
-                # What has failed has waited, and not worked.
-                pause_s = INTERVAL_S if self._look.error is not None else took_s * _SHARE
+                if self._look.error is None:
+                    least_s = took_s if self._took_s is None else min(took_s, self._took_s)
+                    pause_s, self._took_s = least_s * _SHARE, took_s
+                else:  # what has failed has waited, and not worked
+                    pause_s = INTERVAL_S
                 self._fresh_until_s = max(began_s + INTERVAL_S, now_s + pause_s)
+                if forgotten != self._forgotten:  # it may not have seen what was changed meanwhile
+                    self._fresh_until_s = float("-inf")
             return self._look
         finally:
             self._taking.release()
 
     def forget(self) -> None:
         """Has the next look be a new one, since something was changed."""
+        self._forgotten += 1
         self._fresh_until_s = float("-inf")
 
     def points(self, topic: str, group: str) -> list[ChartPoint]:

@@ -84,6 +84,53 @@ def test_a_store_that_is_away_is_asked_once_a_second_and_what_was_seen_stays(
     assert looks[0].groups[0].totals.lag == 3
 
 
+def test_a_store_that_hung_once_is_looked_at_again_at_once_and_a_slow_one_seldom(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    scene = Scene()
+    scene.sampler.look()
+    takes_ms, real = [8000], scene.store.topics
+
+    def slow() -> Any:
+        scene.clock.advance(takes_ms[0])
+        return real()
+
+    monkeypatch.setattr(scene.store, "topics", slow)
+    scene.clock.advance(1000)
+    scene.sampler.look()  # hangs, and then replies
+    takes_ms[0] = 10
+    scene.clock.advance(1000)
+    scene.publish(3)
+    assert scene.sampler.look().groups[0].totals.lag == 3
+    takes_ms[0] = 4000
+    for _ in range(2):
+        scene.clock.advance(1000)
+        scene.sampler.look()
+    scene.clock.advance(19_000)
+    scene.sampler.look()
+    assert scene.sampler.looks == 5
+    scene.clock.advance(2000)
+    scene.sampler.look()
+    assert scene.sampler.looks == 6
+
+
+def test_what_is_changed_while_it_is_looked_is_seen_by_the_next_look(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    scene = Scene()
+    real = scene.store.now_ms
+
+    def changed(*given: Any) -> int:  # at the end of a look
+        monkeypatch.setattr(scene.store, "now_ms", real)
+        scene.publish(3)
+        scene.sampler.forget()
+        return real(*given)
+
+    monkeypatch.setattr(scene.store, "now_ms", changed)
+    scene.sampler.look()
+    assert scene.sampler.look().groups[0].totals.lag == 3
+
+
 def test_while_a_store_hangs_others_are_told_so_and_shown_what_was_seen(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
