@@ -76,10 +76,16 @@ def _of_group(each: GroupLook, points: Sequence[ChartPoint]) -> list[Problem]:
     if each.late_ms >= LATE_MS and not totals.tuning.paused and each.workers:
         grows = _grows(points)
         text = f"the oldest due message waits {span(each.late_ms)}"
-        note(
-            "bad" if grows else "warn", text + (", and the lag grows" if grows else ""),
-            "add workers or threads, or see what its handlers wait for",
-        )  # fmt: skip
+        remedy = "add workers or threads, or see what its handlers wait for"
+        if each.failures:
+            text += (
+                f": a circuit breaker is open, after {counted(each.failures, 'failure')} in a row"
+            )
+            remedy = "see with what its handlers fail: it closes when one succeeds"
+        elif each.limit is not None:
+            text += f": the rate limit of {each.limit} is reached"
+            remedy = "tune its rate, if what its handlers call allows more"
+        note("bad" if grows else "warn", text + (", and the lag grows" if grows else ""), remedy)
     if totals.dead:
         new = totals.dead - _dead_before(points, totals.dead)
         if new > 0:

@@ -12,18 +12,20 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
 from qframe.admin.owners import GroupRoster, WorkerInfo, reports_in, workers_of
 from qframe.admin.totals import TopicTotals, Totals, totals_in
 from qframe.clock import Clock
 from qframe.errors import CoordinatorUnavailable, QFrameError, StoreDamaged, StoreUnavailable
+from qframe.options.report import report_of
 from qframe.roster import Roster
 from qframe.schedules.records import GROUP, next_due_ms
 from qframe.schedules.records import TOPIC as SCHEDULES
 from qframe.stores.base import Store
 from qframe.stores.split import times_of
+from qframe.stores.types import WorkerReport
 from qframe.topic import Topic, is_internal
 
 INTERVAL_S: Final = 1.0
@@ -64,6 +66,8 @@ class GroupLook(NamedTuple):
         workers: how many workers take part; None where that is not known.
         unowned: how many slots have no owner; None where that is not known.
         late_ms: how long the oldest message that is due has waited.
+        failures: after how many failures in a row a worker's circuit breaker is open; 0 for none.
+        limit: the rate limit that a worker has reached, such as "100/s"; None for none.
     """
 
     topic: TopicTotals
@@ -71,6 +75,8 @@ class GroupLook(NamedTuple):
     workers: int | None
     unowned: int | None
     late_ms: int
+    failures: int = 0
+    limit: str | None = None
 
     @property
     def name(self) -> tuple[str, str]:
@@ -186,11 +192,13 @@ class Sampler:
                     roster = self._roster_of(topic, each.group) if rosters is not None else None
                 except CoordinatorUnavailable:
                     rosters = None
+                reports: Sequence[WorkerReport] = ()
                 if roster is not None and rosters is not None:
                     reports = reports_in(store, topic, each.group) if each.group else ()
                     paused = each.tuning.paused
                     rosters.append(GroupRoster(topic, each.group, roster, paused, reports))
-                groups.append(_seen(found, each, roster, len(topic.shared_slots), now_ms(topic)))
+                seen = _seen(found, each, roster, len(topic.shared_slots), now_ms(topic))
+                groups.append(_held_back(seen, roster, reports))
         workers = None if rosters is None else tuple(workers_of(rosters))
         unled = any(each.name == SCHEDULES.name for each in known) and self._is_unled(store)
         return Look(store.now_ms(), tuple(totals), tuple(groups), workers, unled)
@@ -242,3 +250,14 @@ def _seen(
         return GroupLook(topic, totals, None, None, late_ms)
     unowned = slots - len(roster.owners) if totals.group else 0
     return GroupLook(topic, totals, len(roster.members), unowned, late_ms)
+
+
+def _held_back(
+    seen: GroupLook, roster: Roster | None, reports: Sequence[WorkerReport]
+) -> GroupLook:
+    """A group with what its living workers say of their breakers and limits."""
+    alive = {member.id for member in roster.members} if roster is not None else set()
+    told = [report_of(each.text) for each in reports if each.worker in alive]
+    opened = [each.failures for each in told if each is not None and each.pause_ms is not None]
+    limits = [each.rate for each in told if each is not None and each.limited]
+    return seen._replace(failures=max(opened, default=0), limit=next(iter(limits), None))

@@ -11,7 +11,8 @@ import pytest
 from qframe.clock import VirtualClock
 from qframe.codec import RAW, TYPE_HEADER
 from qframe.errors import BadOption, StoreUnavailable
-from qframe.roster import Roster
+from qframe.options.report import ConsumerReport
+from qframe.roster import Member, Roster
 from qframe.stores.model.store import ModelStore
 from qframe.stores.records import Record
 from qframe.stores.types import Entry
@@ -201,6 +202,33 @@ def test_slots_without_an_owner_and_a_lag_that_grows_are_problems() -> None:
     )  # fmt: skip
     _, late = problems_of(look, lambda *_: lags(5, 5, 5, 4, 5))
     assert (late.level, late.text) == ("warn", "the oldest due message waits 60 s")
+
+
+def test_a_late_group_is_told_with_the_breaker_or_the_limit_that_holds_it_back() -> None:
+    scene = Scene()
+    scene.publish(5)
+    scene.clock.advance(60_000)
+    alive = Roster(0, [Member("w1", 0, 10**15)], {})
+    sampler = Sampler(lambda: scene.store, roster=lambda *_: alive, clock=scene.clock)
+
+    def told(worker: str, **facts: Any) -> tuple[str, str]:
+        report = ConsumerReport(max_attempts=16, **facts)
+        scene.store.report(TOPIC, "billing", worker, report.to_json())
+        sampler.forget()
+        late = problems_of(sampler.look(), sampler.points)[-1]
+        return late.text.removeprefix("the oldest due message waits 60 s"), late.remedy
+
+    more = ("", "add workers or threads, or see what its handlers wait for")
+    assert told("gone", failures=3, pause_ms=1000) == more  # a worker that lives no more
+    assert told("w1") == more
+    assert told("w1", rate="10/s", limited=True) == (
+        ": the rate limit of 10/s is reached",
+        "tune its rate, if what its handlers call allows more",
+    )  # fmt: skip
+    assert told("w1", failures=3, pause_ms=1000) == (
+        ": a circuit breaker is open, after 3 failures in a row",
+        "see with what its handlers fail: it closes when one succeeds",
+    )  # fmt: skip
 
 
 def test_recent_deaths_are_a_problem_and_old_ones_a_note() -> None:
