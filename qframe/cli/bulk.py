@@ -14,7 +14,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from qframe.app.qframe import QFrame
 from qframe.cli.files import Line, MessageFile
 from qframe.cli.output import counted, say, say_error, say_json
-from qframe.cli.stopping import stoppable
+from qframe.cli.steps import stoppable
 from qframe.cli.times import duration_of, moment_of
 from qframe.clock import SYSTEM_CLOCK
 from qframe.errors import BadInput, QFrameError, TopicFull

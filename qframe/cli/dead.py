@@ -16,7 +16,7 @@ from qframe.cli.look import say_record
 from qframe.cli.output import counted, say, say_json, table
 from qframe.cli.records import as_json as record_as_json
 from qframe.cli.records import second
-from qframe.cli.stopping import Steps
+from qframe.cli.steps import Steps
 from qframe.cli.target import Target, targeted
 from qframe.cli.times import moment_of
 

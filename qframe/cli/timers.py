@@ -20,7 +20,7 @@ from qframe.cli.output import counted, say, say_error, say_json, table
 from qframe.cli.records import as_json as record_as_json
 from qframe.cli.records import body_text, second
 from qframe.cli.search import header_of
-from qframe.cli.stopping import Steps
+from qframe.cli.steps import Steps
 from qframe.cli.target import Target, targeted
 from qframe.cli.timer_import import import_timers
 from qframe.cli.times import duration_of, moment_of

@@ -60,7 +60,7 @@ class Steps:
         self._stop_if_asked: Callable[[], None] = lambda: None
 
     def total(self, done: int) -> str:
-        """What was done to so many, in words."""
+        """So many, and what was done to them, in words."""
         return f"{counted(done, self._noun)} {self._words}"
 
     def tell(self, done: int) -> None:
