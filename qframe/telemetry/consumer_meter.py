@@ -14,6 +14,7 @@ from qframe.outcomes import Settled, Verdict
 from qframe.runtime.executors.run_worker import SLOW_S
 from qframe.runtime.executors.thread_executor import ThreadExecutor
 from qframe.runtime.handler.attempt import Attempt
+from qframe.runtime.handler.meter import PendingRun
 from qframe.runtime.handler.retry_policy import Disposition
 from qframe.telemetry.histogram import Histogram
 
@@ -70,14 +71,21 @@ class ConsumerMeter:
 
     # For the consumer's parts.
 
-    def begun(self, attempts: Sequence[Attempt]) -> None:
-        """Counts how long messages were due whose handlers are called now."""
+    def due(self, attempts: Sequence[Attempt]) -> PendingRun:
+        """Looks up since when attempts have been due that are handled next."""
         deliveries = list(map(_DELIVERY, _some(attempts)))
         since = list(map(_DUE, deliveries))
         if not all(since):
             published = map(_PUBLISHED, deliveries)
             since = [due or at for due, at in zip(since, published, strict=True)]
-        self.wait.add_since(since, self._clock.now_ms(), len(attempts))
+        return PendingRun(len(attempts), since, self._clock.now_ms())
+
+    def begun(self, run: PendingRun, count: int) -> None:
+        """Counts how long the first so many of a run were due when their handlers were called."""
+        since = run.since_ms
+        if count < run.attempts:  # another thread has the others, or they had to wait
+            since = since[: -(-count * len(since) // run.attempts)]
+        self.wait.add_since(since, run.now_ms, count)
 
     def handled(self, count: int, seconds: float, slow: Sequence[float] = ()) -> None:
         """Counts so many calls of the handler, which have taken so long together."""
@@ -169,7 +177,8 @@ class ConsumerMeter:
     def _enter(self, given: Any) -> object:
         mark = object()
         self._running[mark] = self._clock.monotonic_s()
-        self.begun(given if isinstance(given, list) else [given])
+        attempts = given if isinstance(given, list) else [given]
+        self.begun(self.due(attempts), len(attempts))
         return mark
 
     def _leave(self, mark: object, given: Any) -> None:

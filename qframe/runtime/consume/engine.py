@@ -140,6 +140,8 @@ class Engine:
                 until_s = self._slots.certain_until_s
                 if not self._still_here([attempt]):
                     worker.handled += 1
+                    worker.passed += 1
+                    began_s = inf
                     continue
             try:
                 if (result := handler(attempt)) is not None:
@@ -175,7 +177,9 @@ class Engine:
             worker.attempt = attempt = error = None  # type: ignore[assignment] # let it go
             worker.handled += 1
             took_s = self._clock.monotonic_s() - started_s - (worker.waited_s - waited_s)
-            if took_s > SLOW_S:
+            if not is_begun:
+                worker.passed += 1
+            elif took_s > SLOW_S:
                 worker.slow.append(took_s)
 
     def _end(self, worker: RunWorker, attempt: Attempt, error: BaseException | None) -> None:

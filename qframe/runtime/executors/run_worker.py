@@ -21,6 +21,7 @@ class RunWorker:
         attempt: the attempt that its handler has in hand now.
         done: deliveries that it has acknowledged and not yet handed over.
         handled: grows with every attempt, so that standing still can be seen from outside.
+        passed: how many of these its handler was not called with, in this run.
         seen: what `handled` was when the monitor looked last; -1 if nothing was in hand.
         slow: how long each slow call of its handler in this run has taken, in seconds.
         since_s: when the monitor has first seen what is in hand.
@@ -29,8 +30,8 @@ class RunWorker:
     """
 
     __slots__ = (
-        "asked", "attempt", "done", "handled", "run", "seen", "since_s", "slow", "waited_s",
-        "works",
+        "asked", "attempt", "done", "handled", "passed", "run", "seen", "since_s", "slow",
+        "waited_s", "works",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -39,6 +40,7 @@ class RunWorker:
         self.attempt: Attempt | None = None
         self.done: deque[Delivery] = deque()
         self.handled: int = 0
+        self.passed: int = 0
         self.seen: int = -1
         self.slow: list[float] = []
         self.since_s: float = 0.0

@@ -299,18 +299,20 @@ class ThreadExecutor:
     def _work_off(self, worker: RunWorker) -> None:
         """Handles the run, then what waited behind it, until nothing more may go on."""
         while True:
-            if self._meter is not None:
-                self._meter.begun(list(worker.run))
+            meter = self._meter
+            pending = None if meter is None else meter.due(list(worker.run))
             started_s = self._clock.monotonic_s()
             before = worker.handled
             self._work.run(worker)
             if handled := worker.handled - before:
                 each_s = (self._clock.monotonic_s() - started_s - worker.waited_s) / handled
-                if self._meter is not None:
-                    self._meter.handled(handled, each_s * handled, worker.slow)
+                if meter is not None and pending and (called := handled - worker.passed):
+                    meter.begun(pending, called)
+                    meter.handled(called, each_s * handled, worker.slow)
                 average_s = self._average_s
                 self._average_s = each_s if average_s is None else 0.8 * average_s + 0.2 * each_s
             worker.waited_s = 0.0
+            worker.passed = 0
             worker.slow.clear()
             following = self._work.complete(_drain(worker.done))
             if not following:

@@ -194,3 +194,37 @@ def test_an_app_that_only_counts_still_writes_its_log(
     each_app.publish(topic, 1)
     each_app.run(burst=True)
     assert "delivery.dead" in capfd.readouterr().err
+
+
+def test_what_another_thread_takes_from_behind_a_slow_call_has_waited_once(
+    each_app: QFrame,
+) -> None:
+    topic = Topic("t", slots=1)
+    last = threading.Event()
+    each_app.measure()
+
+    @each_app.consumer(topic, "g", threads=2)
+    def handle(message: Message) -> None:
+        if message.body == 300:  # by now runs are long: this one's rest goes to the other thread
+            last.wait(30)
+        elif message.body == 599:
+            last.set()
+
+    each_app.publish_many(topic, range(600))
+    each_app.run(burst=True)
+    assert last.is_set()
+    assert seen(each_app, "qframe_wait_seconds").counts[-1] == 600
+    assert seen(each_app, "qframe_handle_seconds").counts[-1] == 600
+
+
+def test_what_waits_for_the_rate_of_its_group_is_counted_when_its_handler_is_called(
+    each_app: QFrame,
+) -> None:
+    topic = Topic("t", slots=1)
+    each_app.measure()
+    limit = RateLimit("100/s", burst=20, over="group")
+    each_app.consumer(topic, "g", threads=4, rate_limit=limit)(lambda: None)
+    each_app.publish_many(topic, range(150))
+    each_app.run(burst=True)
+    assert seen(each_app, "qframe_wait_seconds").counts[-1] == 150
+    assert seen(each_app, "qframe_handle_seconds").counts[-1] == 150
