@@ -17,7 +17,7 @@ from qframe.options.settings import Settings
 from qframe.outbox.open import relay_class
 from qframe.producing.catalog import TopicCatalog
 from qframe.producing.producer import Producer
-from qframe.redaction import redacted
+from qframe.redaction import shown_url
 from qframe.runtime.consume.consumer import Consumer, SettlerMaker
 from qframe.runtime.consume.executor_parts import ExecutorParts
 from qframe.runtime.consume.varieties import executor_of, policy_of
@@ -140,7 +140,7 @@ class Assembly(msgspec.Struct, frozen=True, kw_only=True):
             worker_id, make_consumers=make_consumers, make_sweeper=make_sweeper,
             make_settings_poller=make_settings_poller, make_background=make_background,
             grace_s=self.settings.grace, events=self.events, clock=self.clock,
-            store=redacted(self.settings.store), loops=event_loops,
+            store=shown_url(self.settings.store), loops=event_loops,
         )  # fmt: skip
 
     @property

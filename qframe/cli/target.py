@@ -17,7 +17,7 @@ from qframe.cli.reading import looked_at
 from qframe.errors import BadOption, QFrameError, UnknownTopic
 from qframe.options.config_file import CONFIG_VARIABLE
 from qframe.options.settings import PREFIX, Settings
-from qframe.redaction import redacted
+from qframe.redaction import shown_url
 from qframe.telemetry.logs import log_events
 
 _COORDINATOR: Final = "coordinator"
@@ -69,7 +69,7 @@ class Target(NamedTuple):
                 names = error.known
                 with suppress(QFrameError):  # its user may not be allowed to list them
                     names = names or [topic.name for topic in app.store.topics()]
-                where = f"{redacted(settings.store)}, namespace {settings.namespace}"
+                where = f"{shown_url(settings.store)}, namespace {settings.namespace}"
                 raise UnknownTopic(str(error.value), names, where) from None
 
     @contextmanager

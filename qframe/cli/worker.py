@@ -27,7 +27,7 @@ from qframe.clock import SYSTEM_CLOCK
 from qframe.errors import BadOption, CoordinatorUnavailable, StoreUnavailable
 from qframe.events import Events
 from qframe.options.settings import Settings
-from qframe.redaction import redacted
+from qframe.redaction import shown_url
 from qframe.runtime.process.health import Health, combined
 from qframe.telemetry.logs import log_events
 from qframe.telemetry.root_log import log_records
@@ -163,8 +163,8 @@ def _refuse_overruled(given: Iterable[str], flags: Settings, app: Settings) -> N
         asked, own = getattr(flags, name), getattr(app, name)
         if asked != own:
             raise BadOption(
-                f"--{name.replace('_', '-')}", redacted(asked),
-                f"the module's own QFrame({name}={redacted(own)!r}) overrides it",
+                f"--{name.replace('_', '-')}", shown_url(asked),
+                f"the module's own QFrame({name}={shown_url(own)!r}) overrides it",
                 f"remove {name} there, or --{name.replace('_', '-')} here",
             )  # fmt: skip
 

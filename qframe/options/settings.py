@@ -30,8 +30,10 @@ from qframe.options.rules import (
     text,
     whole,
 )
+from qframe.redaction import shown_url
 
 PREFIX: Final = "QFRAME_"
+_URLS: Final = frozenset({"store", "coordinator", "timers_db"})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -130,6 +132,7 @@ class Settings(CheckedOptions):
 def sources_of(settings: Settings) -> list[tuple[str, str, str]]:
     """Each setting's name, its value as text, and where `Settings.load` has found it.
 
+    A URL is without its options, and without what may be a password.
     Flags of a command count as the variables that it sets.
     """
     variables, written, found = _variables(options_of(Settings)), read_config(), []
@@ -139,7 +142,8 @@ def sources_of(settings: Settings) -> list[tuple[str, str, str]]:
             source = variables[name][0]
         elif name in written:
             source = str(config_path())
-        found.append((name, str(getattr(settings, name)), source))
+        value = str(getattr(settings, name))
+        found.append((name, shown_url(value) if name in _URLS else value, source))
     return found
 
 

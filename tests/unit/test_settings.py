@@ -12,7 +12,7 @@ from qframe.errors import BadOption
 from qframe.options.batch import Batch
 from qframe.options.consumer import ConsumerKeywords, ConsumerOptions, consumer_options
 from qframe.options.rules import options_of
-from qframe.options.settings import AppKeywords, Settings
+from qframe.options.settings import AppKeywords, Settings, sources_of
 from qframe.retry import Backoff
 
 
@@ -148,6 +148,21 @@ def test_a_file_that_cannot_be_read_is_named(
 
 def test_a_password_is_not_in_what_settings_print() -> None:
     assert "s3cret" not in repr(Settings.load(store="redis://:s3cret@host"))
+
+
+@pytest.mark.parametrize("option", ["store", "coordinator", "timers_db"])
+@pytest.mark.parametrize(
+    "url",
+    [
+        "redis://:s3cret@host", "redis://me:it's s3cret@host", 'redis://:"s3cret@host',
+        "redis://host?password=s3cret", "redis://host?pasword=s3cret", "redis://host:s3cret",
+        "redis:/me:s3cret@host", "me:s3cret@host",
+    ],
+)  # fmt: skip
+def test_a_password_is_not_in_what_people_see_of_settings(option: str, url: str) -> None:
+    shown = {name: value for name, value, _ in sources_of(Settings.load(**{option: url}))}
+    assert "s3cret" not in shown[option]
+    assert "host" in shown[option]
 
 
 def test_a_consumer_has_the_promised_defaults() -> None:

@@ -7,10 +7,7 @@ from typing import Any
 from qframe import __version__
 from qframe.options.rules import options_of
 from qframe.options.settings import Settings, sources_of
-from qframe.redaction import shown_url
 from qframe.web.desk import Visit
-
-_URLS = ("store", "coordinator")
 
 
 def facts(visit: Visit) -> dict[str, Any]:
@@ -19,7 +16,6 @@ def facts(visit: Visit) -> dict[str, Any]:
     options = options_of(Settings)
     rows = []
     for name, value, source in sources_of(settings):
-        shown = shown_url(value) if name in _URLS else value
         told = "in the code" if name in settings.given and source == "default" else source
-        rows.append((name, shown, told, options[name].help))
+        rows.append((name, value, told, options[name].help))
     return {"title": "Settings", "settings": rows, "version": __version__}

@@ -113,6 +113,19 @@ def test_a_server_that_is_not_there_is_unavailable(scheme: str) -> None:
         QFrame(store=scheme.format(f"127.0.0.1:{free_port()}")).declare(Topic("t"))
 
 
+def test_a_password_with_quotes_is_not_in_the_log_of_a_worker(
+    server: RedisServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    server.call("CONFIG", "SET", "requirepass", "it's secret")
+    url = f"redis://:it's secret@127.0.0.1:{server.port}"
+    with QFrame(store=url, log_level="info", log_format="json") as app:
+        app.consumer(Topic("t"), "g")(lambda: None)
+        app.run(burst=True)
+    said = capsys.readouterr().err
+    assert "worker.started" in said
+    assert "secret" not in said
+
+
 # The command.
 
 
