@@ -8,21 +8,18 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Final
 
-from sqlalchemy import make_url
-
 from qframe.admin.totals import totals_in
 from qframe.clock import Clock
 from qframe.coordination.lease import LeaseCoordinator
 from qframe.doctor import redis_checks, sql_checks, topic_checks, zookeeper_checks
 from qframe.doctor.findings import Examination, Finding, SettingFact, of_error
 from qframe.drivers.redis import Redis
-from qframe.drivers.sql import Database
+from qframe.drivers.sql import Database, url_of
 from qframe.drivers.zookeeper import ZooKeeper
 from qframe.errors import QFrameError, StoreDamaged
 from qframe.events import Events
 from qframe.options.report import report_of
 from qframe.options.settings import Settings, sources_of
-from qframe.redaction import redacted
 from qframe.schedules.records import TOPIC as SCHEDULES
 from qframe.schedules.records import next_due_ms
 from qframe.stores.base import Store
@@ -92,7 +89,7 @@ class _Examiner:
             redis.close()
 
     def _database(self, url: str, what: str) -> None:
-        parsed = make_url(url)
+        parsed = url_of(url)
         if (absent := sql_checks.absent(parsed, what)) is not None:
             self.note(absent)
             return
@@ -203,7 +200,7 @@ def examine(settings: Settings, clock: Clock) -> Examination:
     examiner.examine()
     findings = sorted(examiner.findings, key=lambda each: _LEVELS.index(each.level))
     facts = [
-        SettingFact(name=name, value=redacted(value), source=source)
+        SettingFact(name=name, value=value, source=source)
         for name, value, source in sources_of(settings)
     ]
     return Examination(versions=examiner.versions, settings=facts, findings=findings)

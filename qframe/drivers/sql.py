@@ -337,7 +337,12 @@ def _literal(value: object, dialect: Dialect) -> str:
     raise AssertionError(f"a parameter without a name: {value!r}")
 
 
-def _backend(url: str) -> Backend:
+def url_of(url: str) -> URL:
+    """The URL of a database, in its parts.
+
+    Raises:
+        BadUrl: if it is none, or of another kind of database.
+    """
     remedy = "use sqlite:///file.db, postgresql+psycopg://host/name, or mysql+pymysql://…"
     if not url.startswith("sqlite"):  # in the name of a file an @ is a letter
         check_user_info("store", url)
@@ -351,4 +356,9 @@ def _backend(url: str) -> Backend:
     if name not in _BACKENDS:
         raise BadUrl("store", shown_url(url),
                      f"qframe does not support the database {name}", remedy)  # fmt: skip
-    return _BACKENDS[name](parsed)
+    return parsed
+
+
+def _backend(url: str) -> Backend:
+    parsed = url_of(url)
+    return _BACKENDS[parsed.drivername.partition("+")[0]](parsed)

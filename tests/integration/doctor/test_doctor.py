@@ -405,3 +405,11 @@ def test_the_command_shows_settings_with_their_sources_and_exits_with_what_it_fi
     code, out = run()
     assert code == 1
     assert "hunter2" not in out
+    for wrong in ("shop.db", "me:hunter2@host/x"):
+        monkeypatch.setenv("QFRAME_STORE", wrong)
+        code, out = run("--json")
+        assert code == 1
+        assert "hunter2" not in out
+        [found] = json.loads(out)["findings"]
+        assert (found["check"], found["level"]) == ("store", "error")
+        assert "it is not a URL" in found["what"]
