@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import socket
 import sys
 import time
@@ -42,6 +43,8 @@ def main() -> None:
         except Misspelt as error:
             sys.exit(_refused(str(error), 2))
         sys.exit(run(**options))
+    if os.getpid() == 1:  # the kernel ends no container's first process that has not asked for it
+        signal.signal(signal.SIGTERM, lambda number, _: os._exit(128 + number))
     try:
         from qframe.cli.main import main as all_commands
 

@@ -13,10 +13,12 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
+from absence import absent
 from cli_program import Program
 from eventually import eventually
+from namespaces import AS_ONESELF, may_administer, refusal
 from ports import free_port
-from processes import WITHIN_S, Running, title_of
+from processes import WITHIN_S, Running, children_of, title_of
 from servers import RedisServer
 
 import qframe_ping
@@ -88,6 +90,41 @@ def test_one_port_and_one_file_tell_of_all_workers_of_a_supervisor(program: Prog
             eventually(lambda: manager.recv(64) == b"STOPPING=1", within=WITHIN_S)
             assert running.code() == 0
     assert not file.exists()
+
+
+WAITING = [sys.executable, "-m", "qframe", "worker", "numbers_of", "--wait", "60s"]
+
+
+def test_a_worker_that_waits_for_its_store_is_starting_and_says_so(program: Program) -> None:
+    port = free_port()
+    environment = program.environment(QFRAME_STORE="redis://127.0.0.1:1")
+    command = [*WAITING, "--health-port", f"127.0.0.1:{port}"]
+    with Running(command, program.directory, environment) as running:
+        eventually(lambda: qframe_ping.run(port=str(port)) == 0, within=WITHIN_S)
+        assert ask(port, "/livez").status == 200
+        assert ask(port, "/startupz").status == 503
+        status, value = ask(port, "/readyz")
+        assert (status, value["state"]) == (503, "starting")
+        assert value["faults"] == ["store and coordinator are waited for"]
+        running.signal(signal.SIGTERM)
+        assert running.code() == -signal.SIGTERM
+
+
+def test_a_containers_first_process_ends_at_sigterm_also_while_it_waits(program: Program) -> None:
+    container = ("unshare", "--pid", "--fork")
+    if not may_administer():
+        container = (*AS_ONESELF, *container[1:])
+    if why := refusal(container):
+        absent(f"no process can be the first one here, since {why}")
+    file = program.directory / "health"
+    environment = program.environment(
+        QFRAME_STORE="redis://127.0.0.1:1", QFRAME_HEALTH_FILE=str(file)
+    )
+    with Running([*container, *WAITING], program.directory, environment) as running:
+        eventually(file.exists, within=WITHIN_S)
+        (first,) = children_of(running.pid)
+        os.kill(first, signal.SIGTERM)
+        assert running.code() == 128 + signal.SIGTERM
 
 
 def test_a_port_that_is_taken_is_refused_in_one_line(program: Program) -> None:
