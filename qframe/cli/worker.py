@@ -125,7 +125,11 @@ def worker(
         )
         apps = choose(apps_of(modules), topics or (), groups or ())
 
+        waits = True
+
         def look() -> Health:
+            if waits:
+                return Health.of("starting", lacking=["store and coordinator are waited for"])
             return combined([app.health() for app in apps])
 
         log_records(settings, sys.stderr)
@@ -139,6 +143,7 @@ def worker(
             stack.callback(app.close)
             stack.callback(log_events(app.events, settings))
             _wait_for_both(app, wait_ms)
+        waits = False
         if line is not None:
             say_when_ready(apps, line)
         serve(apps, burst=burst, drain=drain, supervised=line is not None)
