@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 from opentelemetry import context as contexts
 from opentelemetry import propagate, trace
-from opentelemetry.trace import Link, SpanKind
+from opentelemetry.trace import Link, SpanKind, StatusCode
 
 from qframe.hooks import check_result
 from qframe.message import Delivery, Message
@@ -167,7 +167,10 @@ class Tracing:
 
 
 class _Failing:
-    """A span that notes the class of the error with which its block ends."""
+    """A span that notes the class of the error with which its block ends.
+
+    OpenTelemetry sets the status of an error for an `Exception` alone, so not for a cancelled one.
+    """
 
     def __init__(self, opened: Any) -> None:
         self._opened = opened
@@ -179,6 +182,8 @@ class _Failing:
     def __exit__(self, kind: type[BaseException] | None, *rest: Any) -> Any:
         if kind is not None and self._span is not None:
             self._span.set_attribute("error.type", kind.__name__)
+            if not issubclass(kind, Exception):
+                self._span.set_status(StatusCode.ERROR, kind.__name__)
         return self._opened.__exit__(kind, *rest)
 
 

@@ -131,6 +131,20 @@ def test_a_batch_is_one_span_with_a_link_to_each_context(app: QFrame, recorded: 
             for span in recorded.spans("publish orders")] == [2, 2]  # fmt: skip
 
 
+def test_a_handler_that_is_cancelled_has_failed(app: QFrame, recorded: Recorded) -> None:
+    app.trace(Tracing(recorded.provider))
+
+    @app.consumer(TOPIC, "billing", timeout=0.05, max_attempts=1)
+    async def handle(message: Message) -> None:
+        await asyncio.Event().wait()
+
+    app.publish(TOPIC, 1)
+    app.run(burst=True)
+    [span] = recorded.spans("process orders")
+    assert span.status.status_code is StatusCode.ERROR
+    assert (span.attributes or {})["error.type"] == "CancelledError"
+
+
 def test_a_context_that_a_message_bears_already_is_its_own(app: QFrame, recorded: Recorded) -> None:
     app.trace(Tracing(recorded.provider))
     seen: list[Any] = []
