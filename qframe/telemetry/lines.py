@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import os
 from collections.abc import Iterable, Mapping, MutableMapping
 from typing import Any, Final, TextIO
@@ -16,7 +17,9 @@ def make_logger(log_format: str, stream: TextIO) -> Any:
 
     is_console = is_for_people(log_format, stream)
     stamp: Any = structlog.processors.TimeStamper(fmt="iso", utc=True)
-    renderer: Any = structlog.processors.JSONRenderer(ensure_ascii=False)
+    # A stream of another encoding writes what it lacks as \xfc or \U0001f600, which is no JSON.
+    is_ascii = codecs.lookup(getattr(stream, "encoding", None) or "utf-8").name != "utf-8"
+    renderer: Any = structlog.processors.JSONRenderer(ensure_ascii=is_ascii)
     if is_console:
         stamp = structlog.processors.TimeStamper(fmt="%H:%M:%S", utc=False)
         renderer = Console(stream)

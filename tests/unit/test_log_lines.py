@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import re
 
 import pytest
@@ -76,3 +77,12 @@ def test_a_terminal_has_colours_unless_they_are_refused(monkeypatch: pytest.Monk
     stream = Terminal()
     make_logger("auto", stream).error("delivery.dead", key="a")
     assert "\x1b[31merror   \x1b[0m \x1b[1mdelivery.dead\x1b[0m  key=a" in stream.getvalue()
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1", "utf-8"])
+def test_a_line_of_json_is_json_whatever_the_stream_can_write(encoding: str) -> None:
+    written = io.BytesIO()
+    stream = io.TextIOWrapper(written, encoding, errors="backslashreplace", write_through=True)
+    key = "M\xfcller \u65e5 \U0001f600 \udcff"
+    make_logger("json", stream).error("delivery.dead", key=key)
+    assert json.loads(written.getvalue().decode("utf-8"))["key"] == key
