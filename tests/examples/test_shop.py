@@ -49,3 +49,16 @@ def test_a_file_for_deployment_starts_workers_with_options_that_exist(name: str)
     # Wrong options are refused before help is shown.
     shown = CliRunner().invoke(cli, [*shlex.split(command), "--help"])
     assert shown.exit_code == 0, shown.output
+
+
+def test_the_address_that_an_autoscaler_asks_is_a_service_of_the_workers_health_port() -> None:
+    page = (ROOT / "docs" / "autoscaling.md").read_text(encoding="utf-8")
+    [(host, port)] = re.findall(r"url: http://([\w-]+):(\d+)/scale/", page)
+    resources = (DEPLOY / "kubernetes.yaml").read_text(encoding="utf-8").split("\n---\n")
+    [service] = [each for each in resources if "\nkind: Service\n" in each]
+    assert f"\n  name: {host}\n" in service
+    assert f"port: {port}, targetPort: health" in service
+    [(label, value)] = re.findall(r"selector: {(\w+): ([\w-]+)}", service)
+    [workers] = [each for each in resources if "qframe, worker" in each]
+    assert f"labels: {{{label}: {value}}}" in workers
+    assert f"containerPort: {port}, name: health" in workers
