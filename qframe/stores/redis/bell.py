@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import select
+import struct
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -168,14 +169,21 @@ class SubscribedBell:
         for word in _sound(subscription.replies_so_far()):
             self._asked = False
             if word[0] == b"message":
-                if word[1] == self._name:
-                    reply = late_reply(word[2])
-                    self._late.append(reply)
-                    self._slots.add(reply.slot)
-                else:
-                    self._slots.add(int(word[2]))
+                self._note(word[1], word[2])
                 rung = True
         return rung
+
+    def _note(self, channel: bytes, payload: bytes) -> None:
+        """Notes a slot or a late reply; what cannot be read, another program has published."""
+        try:
+            if channel == self._name:
+                reply = late_reply(payload)
+                self._late.append(reply)
+                self._slots.add(reply.slot)
+            else:
+                self._slots.add(int(payload))
+        except (ValueError, struct.error):
+            self._any = True
 
     def _check(self, subscription: Wire, waited_s: float) -> None:
         """Asks a quiet subscription whether it is alive; its answer must come before the next."""

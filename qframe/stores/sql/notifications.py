@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from typing import Final
 
@@ -12,6 +13,9 @@ MESSAGES: Final = "m"
 ROSTER: Final = "r"
 # A notification may have 8,000 bytes on PostgreSQL; of more slots than this it names none.
 MOST_SLOTS: Final = 256
+# Anybody may notify on a channel of PostgreSQL: what does not look like these is not for bells.
+_MESSAGES: Final = re.compile(rf"{MESSAGES} ([0-9]{{1,18}}) ((?:[0-9]{{1,9}},)*[0-9]{{1,9}}|)")
+_ROSTER: Final = re.compile(rf"{ROSTER} ([0-9]{{1,18}}) (.+)", re.DOTALL)
 
 
 def notify_messages(transaction: Transaction, ref: TopicRef, slots: Iterable[int]) -> None:
@@ -29,13 +33,13 @@ def notify_roster(transaction: Transaction, ref: TopicRef, group: str) -> None:
 
 def topic_and_slots(notification: str) -> tuple[int, frozenset[int] | None] | None:
     """The number of the topic of which a word tells, and its slots, None where it may be any."""
-    sort, number, rest = notification.split(" ", 2)
-    if sort != MESSAGES:
+    found = _MESSAGES.fullmatch(notification)
+    if found is None:
         return None
-    return int(number), frozenset(map(int, rest.split(","))) if rest else None
+    return int(found[1]), frozenset(map(int, found[2].split(","))) if found[2] else None
 
 
 def topic_and_group(notification: str) -> tuple[int, str] | None:
     """The number of the topic, and the group, of whose roster a word tells."""
-    sort, number, rest = notification.split(" ", 2)
-    return (int(number), rest) if sort == ROSTER else None
+    found = _ROSTER.fullmatch(notification)
+    return None if found is None else (int(found[1]), found[2])

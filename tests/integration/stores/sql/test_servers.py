@@ -146,6 +146,32 @@ def test_a_bell_of_postgres_rings_for_what_another_process_commits_and_names_the
     other.close()
 
 
+@pytest.mark.promise(8)
+@pytest.mark.parametrize(
+    "word", ["", "hello", "m", "m 1", "m x 0", "m 1 a", "r 1", f"m {'9' * 5000} 0"]
+)
+def test_a_bell_of_postgres_hears_on_after_a_word_of_another_program(
+    postgres: PostgresServer, word: str
+) -> None:
+    """It ended the one listener of the process, whose bells never rang again."""
+    url = postgres.new_database()
+    store, other = SqlStore(url), SqlStore(url)
+    topic = begun(store, "stream")
+    bell = store.bell([topic])
+    while bell.wait(0):
+        pass
+    postgres.call(f"SELECT pg_notify('qframe', '{word}')", url.rpartition("/")[2])
+    other.publish(topic, [entry(topic, 1, "k", "a")])
+    assert bell.wait(60)
+    bell.hints()
+    other.publish(topic, [entry(topic, 1, "k", "b")])
+    assert bell.wait(60)
+    assert bell.hints() == {0}
+    bell.close()
+    store.close()
+    other.close()
+
+
 def test_a_bell_that_was_cut_off_rings_since_something_may_have_been_missed_and_hears_again(
     postgres: PostgresServer,
 ) -> None:
