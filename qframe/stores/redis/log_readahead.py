@@ -133,8 +133,9 @@ class LogReadahead:
 
     def forget(self, topic: str, group: str) -> None:
         """Forgets what was read for a group."""
-        for name in [name for name in self._tails if name[:2] == (topic, group)]:
-            del self._tails[name]
+        for name in list(self._tails):  # a copy: the pull loops of other groups add to it
+            if name[:2] == (topic, group):
+                self._tails.pop(name, None)
 
     def _find(self, keys: SlotKeys, slot: int, tail: SlotReadahead) -> None:
         """Reads the entry that holds the tail's end, which may stand in its midst."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+import threading
 from collections.abc import Iterator
 from typing import Any
 
@@ -84,3 +86,28 @@ def test_what_is_not_there_counts_as_missing(store: RedisStore) -> None:
     store._redis.ask("qf:{qframe:log:0}:log", "XDEL", "6-4")
     pulled = pull(store, 2, limit=20)
     assert (bodies(pulled), pulled.missing) == ([2, 3, 4, 5], 4)
+
+
+def test_a_group_is_forgotten_while_others_pull_for_the_first_time(store: RedisStore) -> None:
+    """It ended a `subscribe` or `seek` with an error of Python's: the dictionary had changed."""
+    names = [f"g{number}" for number in range(300)]
+    store.subscribe(TOPIC, names[0], beside=names[1:])
+    for name in names:
+        store.take(TOPIC, name, {0: EPOCH})
+
+    def pull_all() -> None:
+        for name in names:
+            asks = [PullRequest(0, EPOCH, 2, 0)]
+            store.pull(TOPIC, name, asks, receipt="r", lease_ms=60_000, max_attempts=9)
+
+    pulling = threading.Thread(target=pull_all)
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        pulling.start()
+        while pulling.is_alive():
+            store._readahead.forget("another", "g")
+    finally:
+        sys.setswitchinterval(before)
+        pulling.join()
+    assert {name for _, name, _ in store._readahead._tails} == set(names)
