@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from qframe.errors import StoreUnavailable
+from qframe.stores.sql.bell import NotifiedBell
 from qframe.stores.sql.notification_hub import NotificationHub
 
 
@@ -63,3 +64,24 @@ def test_a_bell_rings_once_it_is_heard_again_for_what_was_committed_before() -> 
     assert heard == [True]
     assert bell.hints() is None
     hub.close()
+
+
+class ClosedMeanwhile(threading.Event):
+    """The event of a bell that is closed when somebody who was woken is about to clear it."""
+
+    def __init__(self, bell: NotifiedBell) -> None:
+        super().__init__()
+        self._bell = bell
+
+    def clear(self) -> None:
+        self._bell.close()
+        super().clear()
+
+
+def test_a_bell_that_is_closed_while_somebody_wakes_lets_nobody_wait() -> None:
+    """The ring of its end was cleared with the one before it, and the next wait had none."""
+    bell = NotifiedBell(release=lambda _: None)
+    bell._rung = ClosedMeanwhile(bell)
+    bell.ring()
+    assert bell.wait(0)
+    assert bell.wait(0)

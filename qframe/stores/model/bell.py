@@ -41,7 +41,8 @@ class EventBell:
     def wait(self, timeout_s: float) -> bool:
         """Waits until something may have changed, at most so long; returns whether it may have."""
         rung = self._rung.wait(timeout_s)
-        self._rung.clear()
+        if rung:
+            self._rung.clear()
         return rung
 
     def hints(self) -> frozenset[int] | None:

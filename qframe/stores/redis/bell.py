@@ -104,21 +104,24 @@ class SubscribedBell:
         """Ends a wait now, or the next one if there is none."""
         with self._guard:
             if not self._closed:
-                with suppress(BlockingIOError):  # full of rings that nobody has heard yet
-                    os.write(self._writer, b"!")
+                self._ring()
 
     def close(self) -> None:
         """Frees what it holds; ends a wait."""
-        self.ring()
         with self._guard:
             if self._closed:
                 return
-            self._closed = True
+            self._closed = True  # first: whoever is woken may wait again at once
+            self._ring()
         with self._waiting:
             self._break_off()
             os.close(self._reader)
             os.close(self._writer)
         self._release(self)
+
+    def _ring(self) -> None:
+        with suppress(BlockingIOError):  # full of rings that nobody has heard yet
+            os.write(self._writer, b"!")
 
     def _begin_anew(self, left_s: float) -> bool:
         """Subscribes again, or pauses where that cannot be done; something may have been missed."""

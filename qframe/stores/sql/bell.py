@@ -68,8 +68,10 @@ class NotifiedBell:
     def wait(self, timeout_s: float) -> bool:
         """Waits until something may have changed, at most so long; returns whether it may have."""
         rung = self._rung.wait(timeout_s)
-        if rung and not self._closed:
+        if rung:
             self._rung.clear()
+        if self._closed:  # asked last: it may have been closed just before it was cleared
+            self._rung.set()
         return rung
 
     def hints(self) -> frozenset[int] | None:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import sys
+import threading
 from pathlib import Path
 
 import pytest
+from eventually import eventually
 from servers import RedisServer
 
+from qframe.stores.redis import bell as bells
 from qframe.stores.redis.store import RedisStore
 from qframe.topic import Topic
 
@@ -49,4 +53,39 @@ def test_a_bell_rings_for_any_slot_where_another_program_publishes_what_is_no_sl
         assert bell.hints() is None
         assert bell.late() == []
     bell.close()
+    store.close()
+
+
+def test_closing_ends_the_waits_of_a_thread_that_waits_again_at_once(
+    redis_server: RedisServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Woken by the end, it began the next wait before the bell knew of it; `close` waited for that.
+
+    Only the look for a subscription that is dead ended it then, after 10 s.
+    """
+    monkeypatch.setattr(bells, "CHECK_EVERY_S", 3600.0)
+    store = RedisStore(redis_server.url, namespace=tmp_path.name)
+    topic = Topic("t", slots=1)
+    store.declare(topic)
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        for _ in range(20):
+            bell = store.bell([topic])
+            closed: list[bool] = []
+
+            def wait(bell: bells.SubscribedBell = bell, closed: list[bool] = closed) -> None:
+                while not closed:
+                    bell.wait(3600)
+
+            def close(bell: bells.SubscribedBell = bell, closed: list[bool] = closed) -> None:
+                bell.close()
+                closed.append(True)
+
+            threads = [threading.Thread(target=act, daemon=True) for act in (wait, close)]
+            for thread in threads:
+                thread.start()
+            eventually(lambda threads=threads: not any(one.is_alive() for one in threads))
+    finally:
+        sys.setswitchinterval(before)
     store.close()
