@@ -60,8 +60,9 @@ class TopicCatalog:
             BadTopic: if the name is not one that a topic may have.
         """
         if isinstance(topic, Topic):
-            if self._given.get(topic.name) is topic:
-                return self._known[topic.name]
+            known = self._known.get(topic.name)  # once: another thread may forget all meanwhile
+            if known is not None and self._given.get(topic.name) is topic:
+                return known
             return self.declare(topic)
         found = self._known.get(topic) if isinstance(topic, str) else None
         return self._found(checked_name(topic, "topic")) if found is None else found

@@ -1,0 +1,32 @@
+"""Finding topics while another thread forgets them, as the registration of a consumer does."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from qframe.clock import VirtualClock
+from qframe.producing.catalog import TopicCatalog
+from qframe.stores.model.store import ModelStore
+from qframe.topic import Topic
+
+
+class Interrupted(dict[str, Topic]):
+    """What an app has declared, where another thread comes in at each look."""
+
+    def __init__(self, declared: dict[str, Topic], meanwhile: Callable[[], object]) -> None:
+        super().__init__(declared)
+        self._meanwhile = meanwhile
+
+    def get(self, name: str, default: Topic | None = None) -> Topic | None:  # type: ignore[override]
+        found = super().get(name, default)
+        self._meanwhile()
+        return found
+
+
+def test_a_topic_is_found_while_another_thread_forgets_all() -> None:
+    """It was looked up a second time after that, and `publish` ended with a KeyError."""
+    catalog = TopicCatalog(ModelStore(clock=VirtualClock()))
+    topic = Topic("t", slots=2)
+    catalog.declare(topic)
+    catalog._given = Interrupted(catalog._given, catalog.forget)
+    assert catalog.resolve(topic) == topic
