@@ -23,8 +23,8 @@ from qframe.topic import Topic
 REFUSED_PAUSE_S: Final = 0.5
 LAST_WORDS_S: Final = 5.0
 
-# A group that is gone is subscribed anew by its line, if it may be, and joined anew here; the line
-# ends the worker where the tables are gone.
+# A group that is gone is subscribed anew by its consumer, if it may be, and joined anew here; the
+# consumer ends the worker where the tables are gone.
 Unavailable: Final = (StoreUnavailable, CoordinatorUnavailable, UnknownGroup, SchemaMismatch)
 
 
@@ -267,15 +267,18 @@ class Expiry(Service):
         self._session_s = session_s
         self._often_s = session_s / 20
         self._members: tuple[MembershipService, ...] = ()
+        self._changing = threading.Lock()  # consumers, relays and schedules join at the same time
 
     def watch(self, member: MembershipService) -> None:
         """Looks after a member."""
-        self._members = (*self._members, member)
+        with self._changing:
+            self._members = (*self._members, member)
         self.start()
 
     def forget(self, member: MembershipService) -> None:
         """Looks after it no more."""
-        self._members = tuple(each for each in self._members if each is not member)
+        with self._changing:
+            self._members = tuple(each for each in self._members if each is not member)
 
     def run(self) -> None:
         """Looks until it is stopped: when the first member may become doubtful, or soon."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -207,3 +209,28 @@ def test_the_time_is_watched_when_a_member_may_become_doubtful_and_often_while_i
     bench.clock.advance(200)
     assert expiry._pause_s() == 1.0
     assert bench.member.drop_if_doubtful()
+
+
+def test_all_members_are_watched_that_join_and_leave_at_the_same_time() -> None:
+    """One of two was forgotten, and kept its slots while its own thread hung in a call."""
+    expiry = Expiry(20.0, lambda *_: None)
+    expiry.stop()  # its thread is not needed
+    members: list[Any] = [object() for _ in range(4 * 500)]
+
+    def join(some: list[Any]) -> None:
+        for member in some:
+            expiry.watch(member)
+        for member in some[1:]:
+            expiry.forget(member)
+
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        threads = [threading.Thread(target=join, args=(members[n::4],)) for n in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    finally:
+        sys.setswitchinterval(before)
+    assert set(expiry._members) == set(members[:4])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import pytest
@@ -263,6 +263,40 @@ def test_what_the_store_is_told_of_is_seen_from_before_it_knows_until_it_is_not_
     assert bench.settler.stop(60)
     assert seen == [({1, 2}, {1, 2})] * 3
     assert bench.sender.sending == []
+
+
+class Interrupted(SettlementSender):
+    """A sender of which another thread looks at what it sends, and its own thread comes in."""
+
+    _sending: list[Delivery] = []
+    meanwhile: Callable[[], object] | None = None
+
+    @property  # type: ignore[override]
+    def sending(self) -> list[Delivery]:
+        found, act = self._sending, self.meanwhile
+        self.meanwhile = None
+        if act is not None:
+            act()
+        return found
+
+    @sending.setter
+    def sending(self, deliveries: list[Delivery]) -> None:
+        self._sending = deliveries
+
+
+def test_what_is_kept_and_tried_again_just_now_is_seen_all_the_time() -> None:
+    """Else a renewal that finds it settled takes it for lost, and a stream's slot is given up."""
+    bench = Bench()
+    sender = bench.sender
+    sender.__class__ = Interrupted
+    assert isinstance(sender, Interrupted)
+    one = delivery_of(2)
+    bench.keeper.away = {0}
+    sender.meanwhile = lambda: sender.send([one])
+    assert sender.holds == {one}
+    sender.again_s = 0.0
+    sender.meanwhile = lambda: sender.sendable([])
+    assert sender.holds == {one}
 
 
 def test_what_cannot_be_settled_at_once_is_its_callers_to_try_again(bench: Bench) -> None:

@@ -85,8 +85,12 @@ class SettlementSender:
 
     @property
     def holds(self) -> set[Delivery]:
-        """The deliveries that it is sending, or has tried to send and will send again."""
-        return {*self.sending, *[_delivery(one) for one in list(self.kept)]}
+        """The deliveries that it is sending, or has tried to send and will send again.
+
+        From any thread: one may go from either to the other meanwhile, so `kept` is asked twice.
+        """
+        kept, sending = list(self.kept), self.sending
+        return {*sending, *[_delivery(one) for one in kept + self.kept]}
 
     def is_all(self, count: int) -> bool:
         """Whether so many settlements, with those that are kept, end all that is in flight."""
