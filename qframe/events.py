@@ -21,8 +21,9 @@ class Events:
     """Hands each event to every listener, in the thread where it happens."""
 
     def __init__(self) -> None:
-        self._listeners: tuple[Listener, ...] = ()
-        self._counters: tuple[Listener, ...] = ()
+        # By keys of their own: workers and pulls come and go in threads, and no change may be lost.
+        self._listeners: dict[object, Listener] = {}
+        self._counters: dict[object, Listener] = {}
 
     @property
     def is_told(self) -> bool:
@@ -34,10 +35,11 @@ class Events:
 
     def listen(self, listener: Listener) -> Callable[[], None]:
         """Adds a listener, `listener(name, facts)`; returns the function that removes it."""
-        self._listeners = (*self._listeners, listener)
+        key = object()
+        self._listeners[key] = listener
 
         def stop() -> None:
-            self._listeners = tuple(each for each in self._listeners if each is not listener)
+            self._listeners.pop(key, None)
 
         return stop
 
@@ -47,18 +49,19 @@ class Events:
         Returns:
             The function that removes it.
         """
-        self._counters = (*self._counters, counter)
+        key = object()
+        self._counters[key] = counter
         unlisten = self.listen(counter)
 
         def stop() -> None:
-            self._counters = tuple(each for each in self._counters if each is not counter)
+            self._counters.pop(key, None)
             unlisten()
 
         return stop
 
     def emit(self, name: str, **facts: Any) -> None:
         """Tells every listener that `name` happened, with its facts; logs one that raises."""
-        for listener in self._listeners:
+        for listener in list(self._listeners.values()):
             try:
                 listener(name, facts)
             except Exception:  # what happened has happened, and others are to hear of it

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 from typing import Any
 
@@ -89,3 +90,34 @@ def test_a_listener_that_raises_is_logged_and_the_others_hear_all_the_same(
     assert record.name == "qframe.events"
     assert record.getMessage() == "a listener failed at the event slot.lost"
     assert record.exc_info is not None
+
+
+def test_no_listener_is_lost_or_left_while_others_come_and_go_in_other_threads() -> None:
+    """Each pull and worker adds one at its start and removes it at its end, in a thread."""
+    events = Events()
+    heard: Heard = []
+
+    def come_and_go() -> None:
+        for _ in range(3000):
+            stops = [events.count(lambda *_: None), events.listen(lambda *_: None)]
+            for stop in stops:
+                stop()
+
+    def stay() -> None:
+        for _ in range(100):
+            events.listen(listener(heard))
+
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        threads = [threading.Thread(target=act) for act in (come_and_go, come_and_go, stay, stay)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    finally:
+        sys.setswitchinterval(before)
+    assert len(events._listeners) == 200
+    assert len(events._counters) == 0
+    events.emit("delivery.stale")
+    assert len(heard) == 200
