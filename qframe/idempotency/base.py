@@ -56,16 +56,13 @@ class Claim:
         state: what the checker answered last; None before.
         wait_ms: where another one runs, how long its lease lasts still.
         handled: whether the effect has happened already, and only its mark is missing.
-        asked: whether its message was acknowledged, and it could not be finished yet.
-        returned: whether the handler has returned while its message was being acknowledged.
         passes: how often its transaction was to be tried again.
         waits: how often in a row its message has waited for the checker.
         transaction: what the handler's changes are in, under a checker that has one.
     """
 
     __slots__ = (
-        "asked", "handled", "key", "passes", "returned", "state", "token", "transaction", "wait_ms",
-        "waits",
+        "handled", "key", "passes", "state", "token", "transaction", "wait_ms", "waits",
     )  # fmt: skip
 
     def __init__(self, key: str, token: str | None = None) -> None:
@@ -74,8 +71,6 @@ class Claim:
         self.state: State | None = None
         self.wait_ms: int = 0
         self.handled: bool = False
-        self.asked: bool = False
-        self.returned: bool = False
         self.passes: int = 0
         self.waits: int = 0
         self.transaction: Any = None
