@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from typing import Any, Final
+from typing import Final
 
 from msgspec import structs
 
@@ -94,11 +94,10 @@ class Consumer:
     ) -> None:
         self.topic: str = topic.name
         self.group = group
-        self._where: dict[str, Any] = {"topic": topic.name, "group": group}
         self._coordinator = coordinator
-        self._options, self._events = options, events
+        self._options = options
         self._bell = bell = store.bell([topic])
-        context = ConsumerContext(
+        self._context = context = ConsumerContext(
             topic=topic, group=group, events=events, clock=clock, fail=on_failure
         )
         of_flow = structs.replace(context, clock=flow_clock or clock)
@@ -144,15 +143,13 @@ class Consumer:
             filters_first=self._first is not None and self._first.filters,
         )  # fmt: skip
         self._finisher = Finisher(
-            topic=topic.name, group=group, options=options, policy=self.policy, order=self._order,
+            context, options=options, policy=self.policy, order=self._order,
             flow=self.flow, in_flight=self.in_flight, slots=self.slots,
-            failures=FailureHandler(
-                **self._where, options=options, events=events, on_failed=self.flow.failed
-            ),
+            failures=FailureHandler(context, options=options, on_failed=self.flow.failed),
             time_limit=time_limit, acks=self._acks,
             dispatch=lambda attempts: self.executor.dispatch(attempts),
             pause=lambda attempt, wait_s: self.executor.pause(attempt, wait_s),
-            take_back=self._take_back, extend=self.renewal.extend, wake=bell.ring, events=events,
+            take_back=self._take_back, extend=self.renewal.extend, wake=bell.ring,
         )  # fmt: skip
         has_marks = isinstance(self.policy, Marks)
         self.marks: MarkSender | None = (
@@ -370,8 +367,7 @@ class Consumer:
         for attempt in waiting:
             self._finisher.free(attempt.delivery)
         self.executor.cancel_lost()
-        if self._events:
-            self._events.emit("delivery.cancelled", count=len(lost), **self._where)
+        self._context.emit("delivery.cancelled", count=len(lost))
         self.slots.drain()
 
     def _take_back(self, deliveries: Collection[Delivery]) -> None:

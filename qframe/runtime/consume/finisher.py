@@ -6,11 +6,11 @@ from collections.abc import Callable, Collection
 from typing import Final, cast
 
 from qframe.errors import AlreadySettled, NotSupported
-from qframe.events import Events
 from qframe.message import Delivery, Message
 from qframe.options.consumer import ConsumerOptions
 from qframe.retry import NeedRetry
 from qframe.runtime.consume.manual_acks import ManualAcks
+from qframe.runtime.context import ConsumerContext
 from qframe.runtime.executors.base import Ended
 from qframe.runtime.feed.slots import Slots
 from qframe.runtime.flow.admission import AdmissionControl
@@ -34,7 +34,7 @@ class Finisher:
     A user may end a message as well, from any thread, while its handler runs or after that.
 
     Args:
-        topic, group, options: the consumer's.
+        context, options: the consumer's.
         policy: hears that a handler has ended.
         order, acks: of deliveries, and the attempts that their users settle.
         flow: hears how handlers have ended, and of attempts that wait.
@@ -44,14 +44,12 @@ class Finisher:
         dispatch, pause: hand attempts to the executor, now or after a pause.
         take_back: hears of deliveries that the store has taken back, with one before them.
         extend, wake: renew a lease, and wake the pull loop.
-        events: told of what happens.
     """
 
     def __init__(
         self,
+        context: ConsumerContext,
         *,
-        topic: str,
-        group: str,
         options: ConsumerOptions,
         policy: EffectPolicy,
         order: Order,
@@ -66,9 +64,9 @@ class Finisher:
         take_back: Callable[[Collection[Delivery]], None],
         extend: Callable[[Delivery, float], None],
         wake: Callable[[], None],
-        events: Events,
     ) -> None:
-        self.topic, self.group = topic, group
+        self._context = context
+        self.topic, self.group = context.topic.name, context.group
         self._options = options
         self._policy = policy
         self._first = policy if isinstance(policy, SettleFirst) else None
@@ -78,7 +76,6 @@ class Finisher:
         self._dispatch, self._pause = dispatch, pause
         self._take_back = take_back
         self._extend, self._wake = extend, wake
-        self._events = events
         self._joins_batches = policy.is_joint and options.batch is not None
         self._whose = "a batch's" if self._joins_batches else "an AsyncSession's"
 
@@ -375,10 +372,8 @@ class Finisher:
     def _settle(
         self, attempt: Attempt, elapsed_s: float | None, error: BaseException | None
     ) -> None:
-        if self._events and elapsed_s is not None:
-            self._events.emit(
-                "delivery.acknowledged", elapsed_s=elapsed_s, topic=self.topic, group=self.group
-            )
+        if elapsed_s is not None:
+            self._context.emit("delivery.acknowledged", elapsed_s=elapsed_s)
         has_returned = self._acks.close(attempt)
         if error is not None:
             self._take_back(self._order.end(self._failures.disposition_of(attempt, error)))

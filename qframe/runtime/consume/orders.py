@@ -15,7 +15,7 @@ from qframe.runtime.order.batches import Batches
 from qframe.runtime.order.key_order import KeyOrder
 from qframe.runtime.order.lanes import Lanes
 from qframe.runtime.order.parked_keys import ParkedKeys
-from qframe.runtime.order.tag_filter import lanes_of
+from qframe.runtime.order.tag_filter import TagFilter
 from qframe.topic import Kind
 
 
@@ -33,27 +33,33 @@ def order_of(
         filters_first: whether its policy sees to what is unwanted by its tags.
     """
     topic, gone = context.topic, in_flight.remove
-    by_run, tags = topic.has_subjects, options.tags
+    by_run, by_slot, tags = topic.has_subjects, options.serial, options.tags
     parked = ParkedKeys(in_flight.__contains__) if options.keep_order else None
+
+    def report_skipped(count: int) -> None:
+        context.emit("delivery.skipped", count=count)
+
     if (batch := options.batch) is not None:
-
-        def tell_skipped(count: int) -> None:
-            if context.events:
-                context.emit("delivery.skipped", count=count)
-
         batches = Batches(
             size=batch.size, within_s=batch.within_s, clock=context.clock, by_subject=by_run,
-            by_slot=options.serial,
+            by_slot=by_slot,
         )  # fmt: skip
         return BatchOrder(
             batches, in_turn=topic.kind is Kind.ORDERED or options.keep_order, parked=parked,
             matches=None if tags is None else tags.matches, gone=gone, put=put,
-            on_skipped=tell_skipped,
+            on_skipped=report_skipped,
         ), batches  # fmt: skip
-    if filters_first:
-        lanes = Lanes(by_subject=by_run, by_slot=options.serial)
-    else:
-        lanes = lanes_of(topic, context.group, options, context.events, put)
+    lanes = Lanes(by_subject=by_run, by_slot=by_slot)
+    if tags is not None and not filters_first:
+
+        def skip(deliveries: list[Delivery]) -> None:
+            report_skipped(len(deliveries))
+            put(deliveries)
+
+        lanes = TagFilter(
+            matches=tags.matches, skip=skip, in_turn=by_run or options.keep_order,
+            by_subject=by_run, by_slot=by_slot,
+        )  # fmt: skip
     return KeyOrder(
         lanes, by_run=by_run, parked=parked, gone=gone, put=put,
     ), None  # fmt: skip

@@ -6,12 +6,12 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from qframe.errors import Forgotten, NotSupported, WorkerLost
-from qframe.events import Events
 from qframe.hooks import check_result
 from qframe.message import Delivery, Message
 from qframe.options.consumer import ConsumerOptions
 from qframe.outcomes import Verdict
 from qframe.retry import Backoff, NeedRetry
+from qframe.runtime.context import ConsumerContext
 from qframe.runtime.handler.attempt import Attempt
 from qframe.runtime.handler.middleware import WorkerEnd
 from qframe.runtime.handler.retry_policy import Disposition, disposition_of
@@ -23,26 +23,19 @@ class FailureHandler:
     """Turns a message and its error into a disposition, and emits the events.
 
     Args:
-        topic: the topic's name.
-        group: the group.
-        options: the consumer's.
-        events: where each failure is reported.
+        context, options: the consumer's.
         on_failed: called with a delivery and how its handling has failed, before it ends.
     """
 
     def __init__(
         self,
+        context: ConsumerContext,
         *,
-        topic: str,
-        group: str,
         options: ConsumerOptions,
-        events: Events,
         on_failed: Callable[[Delivery, BaseException], None],
     ) -> None:
-        self._topic = topic
-        self._group = group
+        self._context = context
         self._options = options
-        self._events = events
         self._on_failed = on_failed
 
     def disposition_of(self, message: Attempt, error: BaseException) -> Disposition:
@@ -91,8 +84,6 @@ class FailureHandler:
         self, name: str, message: Message | Delivery, error: BaseException, **facts: Any
     ) -> None:
         """Emits an event about a message and its error."""
-        if self._events:
-            self._events.emit(
-                name, topic=self._topic, group=self._group, id=message.id, key=message.key,
-                attempt=message.attempt, error=error, **facts,
-            )  # fmt: skip
+        self._context.emit(
+            name, id=message.id, key=message.key, attempt=message.attempt, error=error, **facts
+        )

@@ -4,40 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from qframe.events import Events
 from qframe.message import Delivery
-from qframe.options.consumer import ConsumerOptions
 from qframe.runtime.order.lanes import Lanes
 from qframe.tags import Matches
-from qframe.topic import Topic
-
-
-def lanes_of(
-    topic: Topic, group: str, options: ConsumerOptions, events: Events,
-    acknowledge: Callable[[list[Delivery]], None],
-) -> Lanes:  # fmt: skip
-    """The lanes of a consumer, with a tag filter where it asks for tags.
-
-    Args:
-        topic: its topic.
-        group: its group.
-        options: its options.
-        events: told how many it does not want.
-        acknowledge: acknowledges those.
-    """
-    by_subject, by_slot = topic.has_subjects, options.serial
-    in_turn = by_subject or options.keep_order
-    if (tags := options.tags) is None:
-        return Lanes(by_subject=by_subject, by_slot=by_slot)
-
-    def skip(deliveries: list[Delivery]) -> None:
-        if events:
-            events.emit("delivery.skipped", topic=topic.name, group=group, count=len(deliveries))
-        acknowledge(deliveries)
-
-    return TagFilter(
-        matches=tags.matches, skip=skip, in_turn=in_turn, by_subject=by_subject, by_slot=by_slot
-    )
 
 
 class TagFilter(Lanes):
