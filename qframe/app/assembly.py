@@ -201,8 +201,8 @@ class Assembly(msgspec.Struct, frozen=True, kw_only=True):
                 options, topic, scope, checker, settle_now, events=self.events, clock=self.clock,
                 on_failure=on_failure,
             ),
-            make_executor=make_executor or (lambda place: executor_of(
-                spec, checker, event_loop, place, clock=self.clock, on_failure=on_failure,
+            make_executor=make_executor or (lambda parts: executor_of(
+                spec, checker, event_loop, parts, clock=self.clock, on_failure=on_failure,
             )),
             store=self.store, coordinator=coordinator,
             max_bytes=options.max_in_flight_bytes or self.settings.max_in_flight_bytes,

@@ -13,7 +13,7 @@ that is always the same.
        └── wiring: gives the app `store` (the model, with a `journal` of what it was told),
            `ownership` and the clock, and takes them back
 
-The lines are the worker's own (`runtime.consume`), so retries, dead letters, explicit
+The consumers are the worker's own (`runtime.consume`), so retries, dead letters, explicit
 acknowledgement, lanes and checkers are those of a real worker. Only the parts that have threads
 are others: `inline` runs the handlers, `settling` tells the store at once, and `stepper`
 pulls.

@@ -153,7 +153,7 @@ class Wiring:
     def stepper(
         self, consumer: ConsumerSpec, topic: Topic, life: WorkerLife, journal: Journal
     ) -> Stepper:
-        """A consumer's line as a worker would have it, but for its threads."""
+        """A consumer as a worker would have it, but for its threads."""
         options = consumer.options
         if type(options.backoff) is Backoff:
             options = replace(options, backoff=Sound(options.backoff))

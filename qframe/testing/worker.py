@@ -20,7 +20,7 @@ class SteppedWorker:
 
     Args:
         app: whose consumers and outboxes it serves.
-        wiring: makes their lines.
+        wiring: makes its consumers.
         life: its own.
         journal: where it is noted what handlers do.
     """

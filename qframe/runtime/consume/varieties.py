@@ -57,37 +57,37 @@ def policy_of(
 
 
 def executor_of(
-    spec: ConsumerSpec, checker: Checker | None, event_loop: EventLoop, place: ExecutorParts, *,
+    spec: ConsumerSpec, checker: Checker | None, event_loop: EventLoop, parts: ExecutorParts, *,
     clock: Clock, on_failure: OnFailure,
 ) -> Executor:  # fmt: skip
     """The executor of a handler: threads, the event loop, or a loop of the user's own."""
     options = spec.options
     if spec.is_pulled:
-        return PullBuffer(clock, place.work, spec.demand)
-    if place.batches is not None:
+        return PullBuffer(clock, parts.work, spec.demand)
+    if parts.batches is not None:
         return BatchThreadExecutor(
-            name=place.name, threads=options.threads, batches=place.batches,
+            name=parts.name, threads=options.threads, batches=parts.batches,
             handler=cast("Any", spec.handler), event_loop=event_loop if spec.is_async else None,
-            time_limit=place.time_limit, clock=clock, work=place.work, on_failure=on_failure,
+            time_limit=parts.time_limit, clock=clock, work=parts.work, on_failure=on_failure,
         )  # fmt: skip
     if spec.is_async:
         limit = options.threads if "threads" in options.given else AWAITED_AT_ONCE
         return LoopExecutor(
-            name=place.name, limit=limit, time_limit=place.time_limit, event_loop=event_loop,
-            handler=cast("Any", spec.handler), work=place.work,
-            calls=_calls(options, checker, place), on_failure=on_failure,
+            name=parts.name, limit=limit, time_limit=parts.time_limit, event_loop=event_loop,
+            handler=cast("Any", spec.handler), work=parts.work,
+            calls=_calls(options, checker, parts), on_failure=on_failure,
         )  # fmt: skip
     return ThreadExecutor(
-        name=place.name, threads=options.threads, time_limit=place.time_limit, clock=clock,
-        work=place.work, on_failure=on_failure, meter=place.meter,
-        relieve=None if checker is not None or options.at_most_once else place.relieve,
+        name=parts.name, threads=options.threads, time_limit=parts.time_limit, clock=clock,
+        work=parts.work, on_failure=on_failure, meter=parts.meter,
+        relieve=None if checker is not None or options.at_most_once else parts.relieve,
     )  # fmt: skip
 
 
-def _calls(options: ConsumerOptions, checker: Checker | None, place: ExecutorParts) -> EngineCalls:
+def _calls(options: ConsumerOptions, checker: Checker | None, parts: ExecutorParts) -> EngineCalls:
     """How tasks of the event loop ask the engine, so that none waits for a server."""
-    begin = place.work.begin
-    consumer = place.name.removeprefix("qframe.pool.")
+    begin = parts.work.begin
+    consumer = parts.name.removeprefix("qframe.pool.")
     if options.at_most_once:
         return CombinedCalls(begin, f"qframe.once.{consumer}")
     if checker is None or is_in_loop(checker):

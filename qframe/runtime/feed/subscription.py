@@ -1,4 +1,4 @@
-"""A group's subscription: made when its line starts, and kept up if the group expires."""
+"""A group's subscription: made when its consumer starts, and kept up if the group expires."""
 
 from __future__ import annotations
 

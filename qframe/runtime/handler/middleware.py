@@ -111,12 +111,12 @@ class AsyncMiddlewareChain(MiddlewareChain):
         except WorkerEnd:
             raise
         except BaseException as error:  # whatever it is, a resource of `before` is to be closed
-            await self._tell_all(begun, "on_failure", error)
+            await self._anotify(begun, "on_failure", error)
             raise
-        await self._tell_all(begun, "after", elapsed_s)
+        await self._anotify(begun, "after", elapsed_s)
         return result
 
-    async def _tell_all(
+    async def _anotify(
         self, begun: list[tuple[Middleware, Message]], name: str, fact: object
     ) -> None:
         for hook, message in reversed(begun):

@@ -76,7 +76,7 @@ class Lane:
 
 
 class Batches:
-    """The batches of a line: one that is open, and those that are full and wait for a thread.
+    """The batches of a consumer: one that is open, and those that are full and wait for a thread.
 
     A message joins the open batch, unless one of its lane is in another batch: then it waits behind
     that one, and joins the open batch when all those before it are through. So two handlers never

@@ -14,7 +14,7 @@ Choice = Callable[[Delivery, Iterable[Delivery]], list[Delivery]]
 
 
 class Lanes:
-    """The busy lanes of a line, and what waits behind each.
+    """The busy lanes of a consumer, and what waits behind each.
 
     A lane is busy from when its delivery is let through until `free` is called with it, however
     many threads and pauses it passes through. A delivery without a key has no lane among keys.

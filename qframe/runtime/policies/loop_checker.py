@@ -1,4 +1,4 @@
-"""A checker of an async engine, as lines can have it: what it asks its database is awaited."""
+"""A checker of an async engine, as threads can call it: what it asks its database is awaited."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ class Child:
 
     Args:
         number: its number, from 1.
-        command: the command line, given the file descriptor of the child's end of the line.
+        command: the command line, given the file descriptor of the child's end of the pipe.
         environment: its environment.
         clock: tells how long it was healthy.
     """
@@ -45,7 +45,7 @@ class Child:
         self._environment = environment
         self._clock = clock
         self._process: subprocess.Popen[bytes] | None = None
-        self._line: socket.socket | None = None
+        self._pipe: socket.socket | None = None
         self._hears = False
         self._unread = b""
         self._ready_at_s: float | None = None
@@ -59,9 +59,9 @@ class Child:
         return None if self._process is None else self._process.pid
 
     @property
-    def line(self) -> socket.socket | None:
+    def pipe(self) -> socket.socket | None:
         """Where its words are awaited; None if there will be no more."""
-        return self._line if self._hears else None
+        return self._pipe if self._hears else None
 
     def start(self) -> int:
         """Starts it; returns its process id.
@@ -85,7 +85,7 @@ class Child:
                 ours.close()
                 raise
         ours.setblocking(False)
-        self._line, self._hears, self._unread = ours, True, b""
+        self._pipe, self._hears, self._unread = ours, True, b""
         self._ready_at_s = self._reported = None
         return self._process.pid
 
@@ -106,9 +106,9 @@ class Child:
         return self._ready_at_s is not None
 
     def _hear(self) -> None:
-        while self._line is not None and self._hears:
+        while self._pipe is not None and self._hears:
             try:
-                said = self._line.recv(65_536)
+                said = self._pipe.recv(65_536)
             except BlockingIOError:
                 return
             except OSError:
@@ -182,7 +182,7 @@ class Child:
                 self._process.wait(timeout_s)
 
     def close(self) -> None:
-        """Closes the line: one that still runs stops by itself."""
-        if self._line is not None:
-            self._line.close()
-            self._line, self._hears = None, False
+        """Closes the pipe: a child that still runs stops by itself."""
+        if self._pipe is not None:
+            self._pipe.close()
+            self._pipe, self._hears = None, False

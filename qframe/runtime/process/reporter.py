@@ -60,9 +60,7 @@ class Reporter:
             tunings: the settings of each consumer's group, in the consumers' order.
         """
         for number, tuning in enumerate(tunings):
-            with suppress(
-                QFrameError
-            ):  # who needs the store tells of it; nobody waits for a report
+            with suppress(QFrameError):  # who needs the store tells of it; a report can wait
                 self._report(number, tuning)
 
     def _report(self, number: int, tuning: Tuning) -> None:

@@ -47,7 +47,7 @@ class Supervisor:
     Args:
         processes: how many.
         command: the command line of a child, given its number (from 1) and the file descriptor
-            of its line, on which it writes a line when it serves.
+            of its end of the pipe, into which it writes a line when it serves.
         environment: the environment of a child, given its number.
         ends: whether a child that ends with exit code 0 is done; otherwise it is restarted.
         events: told what happens to the children.
@@ -196,8 +196,8 @@ class Supervisor:
         with selectors.DefaultSelector() as selector:
             selector.register(wake, selectors.EVENT_READ)
             for child in self._children:
-                if child.line is not None:
-                    selector.register(child.line, selectors.EVENT_READ)
+                if child.pipe is not None:
+                    selector.register(child.pipe, selectors.EVENT_READ)
             selector.select(timeout_s)
         with suppress(BlockingIOError):
             while wake.recv(4096):

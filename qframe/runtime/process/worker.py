@@ -101,7 +101,7 @@ class Worker:
 
     @property
     def consumers(self) -> list[Consumer]:
-        """Its consumers, in the order of their consumers."""
+        """Its consumers, in the order in which the app has registered them."""
         return self._consumers
 
     def run(
