@@ -268,7 +268,7 @@ def test_what_the_store_is_told_of_is_seen_from_before_it_knows_until_it_is_not_
 class Interrupted(SettlementSender):
     """A sender of which another thread looks at what it sends, and its own thread comes in."""
 
-    _sending: list[Delivery] = []
+    _sending: list[Delivery]
     meanwhile: Callable[[], object] | None = None
 
     @property  # type: ignore[override]
@@ -290,6 +290,7 @@ def test_what_is_kept_and_tried_again_just_now_is_seen_all_the_time() -> None:
     sender = bench.sender
     sender.__class__ = Interrupted
     assert isinstance(sender, Interrupted)
+    sender.sending = []
     one = delivery_of(2)
     bench.keeper.away = {0}
     sender.meanwhile = lambda: sender.send([one])

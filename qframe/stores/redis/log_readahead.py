@@ -58,7 +58,7 @@ class SlotReadahead:
             self.size = max(1, (3 * self.size + end - first) // 4)
 
     def lacks(self, stop: int) -> None:
-        """Takes it that the log has nothing more before an offset."""
+        """Notes that the log has nothing more before an offset."""
         self.end, self.sound = stop, False
 
     def go_on_from(self, position: int) -> None:
@@ -79,25 +79,25 @@ class SlotReadahead:
 
 
 class LogReadahead:
-    """The tails of all logs that a store's pulls read."""
+    """Keeps what was read ahead of the logs of all slots that a store pulls from."""
 
     def __init__(self, redis: Redis) -> None:
         self._redis = redis
-        self._tails: dict[tuple[str, str, int], SlotReadahead] = {}
+        self._slots: dict[tuple[str, str, int], SlotReadahead] = {}
 
     def ahead(self, keys: SlotKeys, group: str, ask: PullRequest) -> Command | None:
         """The command that reads what a pull will probably want, or None where that is unknown."""
-        tail = self._tails.get((keys.topic.name, group, ask.slot))
-        if tail is None or tail.epoch != ask.epoch or tail.breaks != self._redis.breaks:
+        kept = self._slots.get((keys.topic.name, group, ask.slot))
+        if kept is None or kept.epoch != ask.epoch or kept.breaks != self._redis.breaks:
             return None
-        if ask.position is not None and ask.position > tail.at:
-            tail.go_on_from(ask.position)
-        missing = ask.limit - len(tail.rest)
+        if ask.position is not None and ask.position > kept.at:
+            kept.go_on_from(ask.position)
+        missing = ask.limit - len(kept.rest)
         if missing <= 0:
             return None
         key = keys.key(ask.slot, "log")
-        most = min(MOST_ENTRIES, -(-missing // tail.size))
-        return Command(key, ("XRANGE", key, f"{tail.end}-0", "+", "COUNT", most))
+        most = min(MOST_ENTRIES, -(-missing // kept.size))
+        return Command(key, ("XRANGE", key, f"{kept.end}-0", "+", "COUNT", most))
 
     def read(
         self,
@@ -115,40 +115,40 @@ class LogReadahead:
         so it is one only where the log was read anew from the entry that may hold it.
         """
         name = (keys.topic.name, group, slot)
-        tail = self._tails.get(name)
-        if tail is not None and (tail.epoch != epoch or tail.breaks != self._redis.breaks):
-            tail = None
-        if tail is not None:
-            tail.add(slot, entries)
+        kept = self._slots.get(name)
+        if kept is not None and (kept.epoch != epoch or kept.breaks != self._redis.breaks):
+            kept = None
+        if kept is not None:
+            kept.add(slot, entries)
         if stop == start:
             return [], True
-        if tail is not None and tail.at == start:
-            taken, is_sound = self._take(keys, slot, tail, stop)
+        if kept is not None and kept.at == start:
+            taken, is_sound = self._take(keys, slot, kept, stop)
             if is_sound:
                 return taken, True
         anew = SlotReadahead(epoch, start, self._redis.breaks)
         self._find(keys, slot, anew)
-        self._tails[name] = anew  # not before: it may fail to find `start`
+        self._slots[name] = anew  # not before: it may fail to find `start`
         return self._take(keys, slot, anew, stop)
 
     def forget(self, topic: str, group: str) -> None:
         """Forgets what was read for a group."""
-        for name in list(self._tails):  # a copy: the pull loops of other groups add to it
+        for name in list(self._slots):  # a copy: the pull loops of other groups add to it
             if name[:2] == (topic, group):
-                self._tails.pop(name, None)
+                self._slots.pop(name, None)
 
-    def _find(self, keys: SlotKeys, slot: int, tail: SlotReadahead) -> None:
-        """Reads the entry that holds the tail's end, which may stand in its midst."""
-        last = f"{tail.end}-18446744073709551615"
-        tail.add(slot, self._redis.ask(keys.key(slot, "log"), "XREVRANGE", last, "-", "COUNT", 1))
+    def _find(self, keys: SlotKeys, slot: int, kept: SlotReadahead) -> None:
+        """Reads the entry that holds the next offset, which may stand in its midst."""
+        last = f"{kept.end}-18446744073709551615"
+        kept.add(slot, self._redis.ask(keys.key(slot, "log"), "XREVRANGE", last, "-", "COUNT", 1))
 
     def _take(
-        self, keys: SlotKeys, slot: int, tail: SlotReadahead, stop: int
+        self, keys: SlotKeys, slot: int, kept: SlotReadahead, stop: int
     ) -> tuple[list[Delivery], bool]:
         """Reads on as far as an offset, and takes what stands before it."""
         key = keys.key(slot, "log")
-        while (end := tail.end) < stop:
-            tail.add(slot, self._redis.ask(key, "XRANGE", f"{end}-0", "+", "COUNT", MOST_ENTRIES))
-            if tail.end == end:
-                tail.lacks(stop)
-        return tail.take(stop)
+        while (end := kept.end) < stop:
+            kept.add(slot, self._redis.ask(key, "XRANGE", f"{end}-0", "+", "COUNT", MOST_ENTRIES))
+            if kept.end == end:
+                kept.lacks(stop)
+        return kept.take(stop)

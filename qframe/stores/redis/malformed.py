@@ -39,10 +39,10 @@ class SlotPull(NamedTuple):
 def of_line(
     share: SlotPull, line: list[Delivery], span: tuple[int, int], window: str, pulled: PullResult
 ) -> list[Delivery]:
-    """Buries what of a stream's line is malformed, and passes what is missing; the rest is sound.
+    """Makes dead letters of what is malformed in a stream's line, and passes what is missing.
 
     An offset is missing where another program has removed what was there, or has counted wrongly.
-    There is no dead letter to keep, so it counts as settled.
+    There is no dead letter to keep, so it counts as settled. Returns the rest, which is sound.
     """
     keys, slot, epoch = share.keys, share.ask.slot, share.ask.epoch
     calls: list[Call] = []
@@ -67,9 +67,10 @@ def of_heads(
     receipt: str,
     pulled: PullResult,
 ) -> list[Delivery]:
-    """Buries malformed heads; what stands behind a sound one is given back from there on.
+    """Makes dead letters of malformed heads; returns the sound ones.
 
-    It becomes a head itself when those before it are settled.
+    One that stands behind a sound one is given back, with what follows: it becomes a head itself
+    when those before it are settled.
     """
     keys, ask = share.keys, share.ask
     words: list[Argument] = []

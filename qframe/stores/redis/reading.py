@@ -1,8 +1,8 @@
 """Reading envelopes: also those that another program has written otherwise than it should.
 
-Anything else than an envelope is `Malformed`: its body is the bytes that stand there. A pull buries
-it at once, and whoever looks is shown the bytes. Of an entry of a log it must be known where one
-ends and the next begins; `scripts/parts/log.lua` cuts as this does.
+Anything else than an envelope is `Malformed`: its body is the bytes that stand there. A pull makes
+a dead letter of it at once, and whoever looks is shown the bytes. Of an entry of a log it must be
+known where one ends and the next begins; `scripts/parts/log.lua` cuts as this does.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Malformed(Delivery, array_like=True, gc=False, eq=False):
     """Something that stands where an envelope should.
 
     Attributes:
-        why: why it is none.
+        why: why it is no envelope.
     """
 
     why: str = ""

@@ -199,34 +199,14 @@ def add_group(
     number = take_number(transaction, Sort.GROUPS)
     transaction.run(ADD_GROUP, (number, ref.id, name))
     offsets = starts or {}
-    transaction.run_many(
-        ADD_CURSOR,
-        [
-            (ref.cursor_number(number, slot), NO_EPOCH, start, start, start, ranges.EMPTY,
-             None, 0, 0, 0, 0)
-            for slot in ref.topic.all_slots
-            for start in [offsets.get(slot, 0)]
-        ],
-    )  # fmt: skip
-    transaction.run_many(
-        ADD_CURSOR,
-        [
-            (
-                ref.cursor_number(number, slot),
-                NO_EPOCH,
-                0,
-                0,
-                0,
-                ranges.EMPTY,
-                None,
-                CLOSED,
-                0,
-                0,
-                0,
-            )
-            for slot in ref.topic.past_slots
-        ],
-    )
+
+    def row(slot: int, start: int, lease_until: int) -> Row:
+        at = ref.cursor_number(number, slot)
+        return at, NO_EPOCH, start, start, start, ranges.EMPTY, None, lease_until, 0, 0, 0
+
+    in_use = [row(slot, offsets.get(slot, 0), 0) for slot in ref.topic.all_slots]
+    past = [row(slot, 0, CLOSED) for slot in ref.topic.past_slots]
+    transaction.run_many(ADD_CURSOR, in_use + past)
     return number
 
 

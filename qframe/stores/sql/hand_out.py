@@ -39,13 +39,11 @@ _BY_TIME: Final = Statement(
 
 _LIKELY_RUN: Final = 4
 
-_DUE: Final = 4
-
-_TRIES: Final = 8
-
-_LOST: Final = 9
-
-_BEHIND: Final = 11
+# Places in a row, which is no `HeadRow` where that would cost too much.
+_SUBJECT, _DUE, _SEQ, _TRIES, _LOST, _BEHIND, _ENVELOPE = map(
+    HeadRow.__struct_fields__.index,
+    ("subject", "due_ms", "seq", "tries", "lost", "behind", "id"),
+)
 
 
 @lru_cache(maxsize=16)
@@ -121,7 +119,7 @@ def claim(
             given = _hand_out(row, runs.behind(number, left), ask.slot, left, pulling)
             left -= given
             taken += 1
-            pulling.claims.setdefault((at, given), []).append(row[1])
+            pulling.claims.setdefault((at, given), []).append(row[_SUBJECT])
         if len(rows) < most and not has_ended:
             break
         if left > 0:
@@ -170,7 +168,7 @@ class _Runs:
 
     def _look(self, first: int, most: int, left: int) -> None:
         """Looks up from one head on as many as are enough if all of them are due."""
-        wanted = [(row[0], row[1], most) for row in self._rows[first:] if _has_run(row)]
+        wanted = [(*row[:2], most) for row in self._rows[first:] if _has_run(row)]
         self._found = found = lookups.behind(self._transaction, wanted, left)
         is_cut = sum(map(len, found.values())) >= left
         self._cut = next(reversed(found)) if is_cut else None
@@ -185,15 +183,16 @@ def _hand_out_alone(at: int, rows: Sequence[Row], slot: int, pulling: PullInProg
     receipt = pulling.terms.receipt
     pulling.pulled.deliveries += [_delivery(row, slot, receipt) for row in rows]
     if rows:
-        pulling.claims.setdefault((at, 1), []).extend([row[1] for row in rows])
+        pulling.claims.setdefault((at, 1), []).extend([row[_SUBJECT] for row in rows])
 
 
 def _delivery(row: Row, slot: int, receipt: str) -> Delivery:
     """The delivery of a head, given as a row."""
-    message_id, key, headers, body, published_at = row[13:]
+    message_id, key, headers, body, published_at = row[_ENVELOPE:]
     return Delivery(
         message_id, key, None if headers is None else heads.headers_of(headers), body,
-        published_at, slot, row[1], row[5], receipt, row[_TRIES] + 1, row[_LOST], row[_DUE],
+        published_at, slot, row[_SUBJECT], row[_SEQ], receipt, row[_TRIES] + 1, row[_LOST],
+        row[_DUE],
     )  # fmt: skip
 
 
@@ -201,7 +200,7 @@ def _hand_out(
     row: Row, behind: Sequence[Row], slot: int, left: int, pulling: PullInProgress
 ) -> int:
     """Adds the deliveries of one head, given as a row, and of its run; returns how many."""
-    subject = row[1]
+    subject = row[_SUBJECT]
     receipt, deliveries = pulling.terms.receipt, pulling.pulled.deliveries
     deliveries.append(_delivery(row, slot, receipt))
     given = 1

@@ -105,8 +105,8 @@ class SqlRole:
                     raise
                 is_anew = True
             except SlotsClosed:
-                before, _ = ref, self._declared(topic.name)
-                if self._ref(topic).topic.growth == before.topic.growth:
+                self._declared(topic.name)  # which notes how far it has grown by now
+                if self._ref(topic).topic.growth == ref.topic.growth:
                     if pauses == most_pauses:
                         raise SlotsClosed(self._database.shown, topic.name) from None
                     pauses += 1

@@ -55,7 +55,7 @@ if count_out < limit then
   local comes = next_due(now, times)
   times.doing = first_of(group.doing)
   due = next_due(now, times)
-  if count_out <= 4 and due ~= 0 then -- as stores.base.QUIET says
+  if count_out <= 4 and due ~= 0 then -- as stores.types.QUIET says
     if address == '' then
       redis.call('SET', slot .. 'asleep', 1)
     else

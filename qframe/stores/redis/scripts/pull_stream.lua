@@ -124,7 +124,7 @@ if handed < limit and not front then
     local wait = math.max(0, leased - now)
     due = due < 0 and wait or math.min(due, wait)
   end
-  if handed <= 4 and due ~= 0 then -- as stores.base.QUIET says
+  if handed <= 4 and due ~= 0 then -- as stores.types.QUIET says
     if address == '' or cursor[7] then -- a group that keeps order looks at each message's key
       redis.call('SET', slot .. 'asleep', 1)
     else

@@ -74,7 +74,7 @@ def test_a_caller_that_has_received_the_first_of_an_entry_is_handed_out_the_rest
     store: RedisStore,
 ) -> None:
     assert bodies(pull(store, 0)) == [0, 1]
-    [tail] = store._readahead._tails.values()
+    [tail] = store._readahead._slots.values()
     tail.at = tail.end = 0
     tail.rest = []
     pulled = pull(store, 2, limit=20)
@@ -110,4 +110,4 @@ def test_a_group_is_forgotten_while_others_pull_for_the_first_time(store: RedisS
     finally:
         sys.setswitchinterval(before)
         pulling.join()
-    assert {name for _, name, _ in store._readahead._tails} == set(names)
+    assert {name for _, name, _ in store._readahead._slots} == set(names)
