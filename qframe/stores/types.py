@@ -18,6 +18,7 @@ from qframe.topic import Kind, Topic, span_of
 
 NO_EPOCH = "0" * 16
 QUIET = 4
+"""The most that a pull may find in a quiet slot, so that the bell rings for what comes next."""
 LARGEST_REPLY = 65536
 """The largest message that publishing hands out to a pull that stands, in bytes."""
 LOST_ERROR = "its worker ended without settling it"
