@@ -70,14 +70,14 @@ class VirtualClock:
 
 
 class StepTimer:
-    """How long a loop is at its present step; the loop tells, and any thread asks."""
+    """How long a loop has been at its present step; the loop begins steps, and any thread asks."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._since_s: float | None = None
 
     def begin(self) -> float:
-        """The loop gets on: what follows is another step; returns the time, as of its clock."""
+        """The loop begins its next step; returns the time, by its clock."""
         self._since_s = now_s = self._clock.monotonic_s()
         return now_s
 

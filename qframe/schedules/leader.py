@@ -9,7 +9,7 @@ from typing import Final, Protocol
 
 import msgspec
 
-from qframe.clock import Clock
+from qframe.clock import Clock, StepTimer
 from qframe.coordination.base import Coordinator
 from qframe.errors import (
     BadInput,
@@ -89,14 +89,10 @@ class Leader(Service):
         self._rung = threading.Event()
         self._trouble_s = 0.0
         self._idle = False
-        self._busy_since_s: float | None = None
+        self._steps = StepTimer(clock)
+        self.busy_s: Callable[[], float] = self._steps.busy_s
 
     # For its worker.
-
-    def busy_s(self) -> float:
-        """How long it has been at one turn."""
-        since_s = self._busy_since_s
-        return 0.0 if since_s is None else self._clock.monotonic_s() - since_s
 
     def reconnect(self) -> None:
         """Lets go of connections to the store that may be broken."""
@@ -116,12 +112,12 @@ class Leader(Service):
         try:
             while not self.stopping:
                 self._rung.clear()
-                self._busy_since_s = self._clock.monotonic_s()
+                self._steps.begin()
                 wait_s = self._turn_or_trouble()
-                self._busy_since_s = None
+                self._steps.rest()
                 self._rung.wait(wait_s)
         finally:
-            self._busy_since_s = None
+            self._steps.rest()
             self.leave()
 
     def leave(self) -> None:

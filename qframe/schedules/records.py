@@ -29,7 +29,7 @@ SHIFT_MS: Final = 10**13
 
 
 class RecordStore(Topics, Groups, Inspecting, StoredTimers, Protocol):
-    """The roles of a store that a book uses."""
+    """The roles of a store that keeps the records of schedules."""
 
 
 class ScheduleRecords:
