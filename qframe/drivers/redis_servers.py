@@ -47,9 +47,6 @@ class RedisServers(Protocol):
     def look_again(self) -> None:
         """Finds out anew who has what."""
 
-    def client_of(self, key: bytes) -> client.Redis:
-        """A client of the server that has a key, for what is rare."""
-
     def all(self) -> list[client.Redis]:
         """A client of each server that takes writes."""
 
@@ -79,9 +76,6 @@ class _One:
 
     def look_again(self) -> None:
         self._node.disconnect()
-
-    def client_of(self, key: bytes) -> client.Redis:  # noqa: ARG002
-        return self._client
 
     def all(self) -> list[client.Redis]:
         return [self._client]
@@ -128,16 +122,11 @@ class _Cluster:
     def look_again(self) -> None:
         self.cluster.nodes_manager.initialize()
 
-    def client_of(self, key: bytes) -> client.Redis:
-        cluster = self.cluster
-        node = cluster.nodes_manager.get_node_from_slot(cluster.keyslot(key))
-        return self._client(node)
-
     def all(self) -> list[client.Redis]:
         return [self._client(node) for node in self.cluster.get_primaries()]
 
     def close(self) -> None:
-        for node in self._nodes.values():
+        for node in list(self._nodes.values()):  # a copy: whoever still asks may find another
             node.disconnect()
         if self._cluster is not None:
             self._cluster.close()

@@ -64,8 +64,7 @@ class SplitStore:
         self.namespace: str = main.namespace
         here, there = main.capabilities, timers.capabilities
         self.capabilities: Capabilities = Capabilities(
-            durable=here.durable and there.durable, shared=here.shared and there.shared,
-            bell=here.bell and there.bell, transactional=False,
+            bell=here.bell and there.bell,
             pull_at_most={
                 kind: most
                 for part in (here, there)

@@ -27,21 +27,15 @@ REPORTS_MS = 86_400_000
 
 
 class Capabilities(msgspec.Struct, frozen=True):
-    """A store's abilities beyond the contract, and where it is weaker.
+    """The abilities of a store by which a pull loop goes.
 
     Attributes:
-        durable: whether a publish that returned survives the loss of power.
-        shared: whether processes on other machines can use it.
         bell: whether it tells of new messages by itself, so that an idle worker need not ask.
-        transactional: whether it can be written in the transaction of a user's own tables.
         pull_at_most: for how many messages a pull should ask at most, of kinds whose messages cost
             the server the same in a larger one, while handlers would wait for it.
     """
 
-    durable: bool
-    shared: bool
     bell: bool
-    transactional: bool
     pull_at_most: dict[Kind, int] = {}
 
 

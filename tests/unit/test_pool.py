@@ -347,7 +347,7 @@ def test_a_stop_does_not_wait_for_a_handler_that_has_ended_just_before() -> None
     pool._idle = Landing(pool, lambda: loop.call(gate.set))
     pool.start()
     pool.dispatch(messages(work, range(1)))
-    eventually(lambda: pool.calls)
+    eventually(pool.stacks)
     stop = threading.Thread(target=pool.stop, daemon=True)
     stop.start()
     stop.join(60)

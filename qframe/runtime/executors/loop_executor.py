@@ -129,11 +129,6 @@ class LoopExecutor:
         """Whether a handler has an attempt in hand, or one waits for its turn or a pause."""
         return bool(self._paused or self._ready or self._tasks or self._done)
 
-    @property
-    def calls(self) -> int:
-        """How many handlers run."""
-        return sum(call.calling for call in list(self._tasks))
-
     def in_hand(self) -> list[Attempt]:
         """Attempts that handlers have in hand, or will have for sure."""
         return [call.attempt for call in list(self._tasks)]

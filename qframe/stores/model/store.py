@@ -27,7 +27,7 @@ from qframe.stores.model.unblock import ModelUnblocking
 from qframe.stores.types import Capabilities
 from qframe.topic import Topic
 
-_CAPABILITIES: Final = Capabilities(durable=False, shared=False, bell=True, transactional=False)
+_CAPABILITIES: Final = Capabilities(bell=True)
 
 
 class ModelStore(

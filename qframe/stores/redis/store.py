@@ -33,7 +33,7 @@ from qframe.topic import Kind, Topic
 
 OLDEST: Final = 7
 _CAPABILITIES: Final = Capabilities(
-    durable=False, shared=True, bell=True, transactional=False,
+    bell=True,
     pull_at_most={Kind.ORDERED: 1024, Kind.DELAY: 512, Kind.PRIORITY: 512, Kind.MERGE: 512},
 )  # fmt: skip
 

@@ -54,9 +54,7 @@ class SqlStore(
         super().__init__(database, namespace)
         self.url: str = database.shown
         backend = database.backend
-        self.capabilities: Capabilities = Capabilities(
-            durable=True, shared=backend.has_clock, bell=backend.notifies, transactional=True
-        )
+        self.capabilities: Capabilities = Capabilities(bell=backend.notifies)
         self._bells = NotificationHub(database)
         try:
             (migrate if backend.may_migrate else check)(database)
