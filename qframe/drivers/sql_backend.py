@@ -31,6 +31,14 @@ CROWDED: Final[Mapping[str, str]] = {
     "what": "refuses connections",
     "remedy": "raise its max_connections, or run fewer processes that keep connections to it",
 }
+HELD_UP: Final[Mapping[str, str]] = {
+    "what": "is held up",
+    "remedy": "end the transaction, of another program maybe, that holds what was asked for",
+}
+CUT_SHORT: Final[Mapping[str, str]] = {
+    "what": "ends statements before they are done",
+    "remedy": "raise its limit of time for the statements of qframe's user",
+}
 
 
 class Backend(ABC):

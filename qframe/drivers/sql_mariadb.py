@@ -13,6 +13,8 @@ from sqlalchemy.pool import QueuePool
 
 from qframe.drivers.sql_backend import (
     CROWDED,
+    CUT_SHORT,
+    HELD_UP,
     NO_LOGIN,
     NO_RIGHT,
     PREFIX,
@@ -31,12 +33,14 @@ SCHEMA_LOCK_S: Final = 60
 ROOM: Final = 4096  # for what a statement holds beside a body
 _REMEDY: Final = "use mysql+pymysql://user:password@host:3306/name"
 _SCHEMA_LOCK: Final = "qframe_migrate"
-# The clock is the same in summer and winter, no text is cut, no backslash is misread, and every
-# row of an answer comes, whatever the server's settings are.
+# The clock is the same in summer and winter, no text is cut, no backslash is misread, no statement
+# is refused for what it might touch, a commit begins nothing, and every row of an answer comes,
+# whatever the server's settings are.
 _SESSION: Final = (
     "SET SESSION time_zone = '+00:00', sql_mode = 'STRICT_TRANS_TABLES,NO_ENGINE_SUBSTITUTION', "
     "tx_isolation = 'READ-COMMITTED', innodb_lock_wait_timeout = 20, "
-    "sql_select_limit = 18446744073709551615"
+    "sql_select_limit = 18446744073709551615, sql_safe_updates = 0, sql_big_selects = 1, "
+    "completion_type = 'NO_CHAIN'"
 )
 # A worker that is stopped in the middle of a transaction must not keep others from its slots.
 _MARIADB_SESSION: Final = "SET SESSION idle_transaction_timeout = 30"
@@ -46,6 +50,8 @@ _READ_ONLY: Final = (1290, 1792, 1836)
 _LOST: Final = (0, 1053, 1152, 1158, 1159, 1160, 1161, *_READ_ONLY, 1927, 2003, 2006, 2013,
                 2014, 2055, 4031)  # fmt: skip
 _TOO_MANY: Final = (1040, 1203, 1226)
+_LOCKED: Final = 1205
+_CANCELED: Final = (1317, 1969, 3024)  # also by a limit of time: MariaDB's, MySQL's
 _NO_ROOM: Final = (3, 1021, 1114)
 _NO_TABLE: Final = 1146
 # "Got error 28 from storage engine": the number is the system's.
@@ -56,7 +62,7 @@ _FORBIDDEN: Final = (1142, 1143)
 
 
 class MariaDb(Backend):
-    """A server; options of the URL are PyMySQL's (`ssl_ca`, `charset` …), and `migrate=no`."""
+    """A server; options of the URL are PyMySQL's (`ssl_ca` …), and `migrate=no`."""
 
     def __init__(self, url: URL) -> None:
         shown = shown_of(url)
@@ -76,8 +82,8 @@ class MariaDb(Backend):
             raise BadUrl("store", shown, f"an option is wrong ({error})",
                          "see docs/configuration.md") from error  # fmt: skip
         self._options = {
-            "connect_timeout": 10, "read_timeout": 60, "write_timeout": 60, "charset": "utf8mb4",
-            **wanted,
+            "connect_timeout": 10, "read_timeout": 60, "write_timeout": 60, **wanted,
+            "charset": "utf8mb4",
         }  # fmt: skip
         pool = QueuePool(self._connected, pool_size=8, max_overflow=64, reset_on_return=None)
         super().__init__(shown, dialect, pool, (self._pymysql.MySQLError,))
@@ -149,6 +155,10 @@ class MariaDb(Backend):
             return StoreUnavailable(self.shown, text, **READ_ONLY)
         if code in _TOO_MANY:
             return StoreUnavailable(self.shown, text, **CROWDED)
+        if code in _CANCELED:
+            return StoreUnavailable(self.shown, text, **CUT_SHORT)
+        if code == _LOCKED:
+            return StoreUnavailable(self.shown, text, **HELD_UP)
         if code in (*_REFUSED, *_FORBIDDEN):
             remedy = NO_RIGHT if code in _FORBIDDEN else NO_LOGIN
             return BadUrl("store", self.shown, f"the server refuses it ({text})", remedy)

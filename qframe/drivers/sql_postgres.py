@@ -16,6 +16,8 @@ from sqlalchemy.pool import QueuePool
 
 from qframe.drivers.sql_backend import (
     CROWDED,
+    CUT_SHORT,
+    HELD_UP,
     NO_LOGIN,
     NO_RIGHT,
     PREFIX,
@@ -63,6 +65,9 @@ _READ_ONLY: Final = "25006"
 _FORBIDDEN: Final = "42501"
 _NO_SCHEMA: Final = "3F000"  # none of the search path is there
 _TOO_MANY: Final = "53300"
+_CANCELED: Final = "57014"
+_LOCKED: Final = "55P03"
+_ENCODINGS: Final = (None, "UTF8", "SQL_ASCII")  # a pooler may not tell; the last takes any text
 # As a connection is refused, without its state; from `max_connections` to that of a role.
 _TOO_MANY_TEXTS: Final = ("too many clients", "too many connections", "connection slots are")
 _REFUSED: Final = ("password authentication failed", "does not exist", "no pg_hba.conf entry",
@@ -92,7 +97,8 @@ class Postgres(Backend):
         self._options = {**_CONNECTING, **_threshold(shown, options.pop("prepare_threshold", ""))}
         dialect: Any = PGDialect_psycopg(paramstyle="format")  # type: ignore[no-untyped-call]
         _, wanted = dialect.create_connect_args(url.set(query=options))
-        self._options |= wanted
+        # Keys and errors may have any character, whatever is usual in the database.
+        self._options |= wanted | {"client_encoding": "utf8"}
         pool = QueuePool(self._connected, pool_size=8, max_overflow=64, reset_on_return=None)
         super().__init__(shown, dialect, pool, (self._psycopg.Error,))
         self.may_migrate = may_migrate
@@ -182,6 +188,10 @@ class Postgres(Backend):
             return StoreUnavailable(self.shown, text, **READ_ONLY)
         if state == _TOO_MANY or (state is None and any(each in text for each in _TOO_MANY_TEXTS)):
             return StoreUnavailable(self.shown, text, **CROWDED)
+        if state == _CANCELED:
+            return StoreUnavailable(self.shown, text, **CUT_SHORT)
+        if state == _LOCKED:
+            return StoreUnavailable(self.shown, text, **HELD_UP)
         if state in _NO_ROOM:
             return StoreFull(self.shown, text)
         is_forbidden = state == _FORBIDDEN
@@ -202,6 +212,13 @@ class Postgres(Backend):
             raise BadUrl(
                 "store", self.shown, f"it is PostgreSQL {connection.info.server_version // 10000}",
                 "use PostgreSQL 15 or newer",
+            )  # fmt: skip
+        encoding = connection.info.parameter_status("server_encoding")
+        if encoding not in _ENCODINGS:
+            connection.close()
+            raise BadUrl(
+                "store", self.shown, f"its encoding {encoding} does not hold every character",
+                "use a database that was made with ENCODING 'UTF8' TEMPLATE template0",
             )  # fmt: skip
         connection.adapters.register_dumper(list, self._list_writer)
         connection.cursor_factory = self._cursor

@@ -10,7 +10,7 @@ from databases import EPOCH, Together, begun, entry, pulled
 from eventually import eventually
 from servers import MariaDbServer, PostgresServer
 
-from qframe import BadBody, BadUrl, Outgoing, QFrame, Topic, UnknownGroup
+from qframe import BadBody, BadUrl, Outgoing, QFrame, Reject, Topic, UnknownGroup
 from qframe.drivers.sql import Transaction
 from qframe.outcomes import Outcome
 from qframe.stores.sql import groups
@@ -247,23 +247,69 @@ def test_messages_that_fit_into_a_packet_only_one_by_one_are_published_together(
         mariadb.call(f"SET GLOBAL max_allowed_packet = {before}")
 
 
-def test_a_limit_that_the_server_puts_on_every_select_cuts_no_answer_short(
-    mariadb: MariaDbServer,
+@pytest.mark.parametrize(
+    ("setting", "usual"),
+    [
+        ("sql_select_limit = 2", "sql_select_limit = DEFAULT"),
+        ("sql_safe_updates = 1", "sql_safe_updates = DEFAULT"),
+        (
+            "max_join_size = 2, GLOBAL sql_big_selects = 0",
+            "max_join_size = DEFAULT, GLOBAL sql_big_selects = DEFAULT",
+        ),
+        ("completion_type = 'CHAIN'", "completion_type = DEFAULT"),
+    ],
+)
+def test_a_setting_that_the_server_has_for_all_sessions_hinders_nothing(
+    mariadb: MariaDbServer, setting: str, usual: str
 ) -> None:
-    mariadb.call("SET GLOBAL sql_select_limit = 2")
+    mariadb.call(f"SET GLOBAL {setting}")
     try:
-        with QFrame(mariadb.new_database()) as app:
-            topic = Topic("orders", kind="ordered", slots=4)
-            handled: list[int] = []
-
-            @app.consumer(topic, group="billing")
-            def bill(number: int) -> None:
-                handled.append(number)
-
-            app.publish_many(topic, [Outgoing(number, key=f"k{number}") for number in range(20)])
-            app.run(burst=True)
-            assert sorted(handled) == list(range(20))
-            assert len(app.admin.stats(topic, "billing")) == topic.slots
-            assert app.admin.verify(topic) == []
+        check_that_all_is_handled(mariadb.new_database())
     finally:
-        mariadb.call("SET GLOBAL sql_select_limit = DEFAULT")
+        mariadb.call(f"SET GLOBAL {usual}")
+
+
+def test_no_charset_of_a_url_keeps_a_character_out(
+    mariadb: MariaDbServer, postgres: PostgresServer
+) -> None:
+    check_that_all_is_handled(f"{mariadb.new_database()}?charset=latin1")
+    check_that_all_is_handled(f"{postgres.new_database()}?client_encoding=latin1")
+
+
+def test_a_database_that_takes_any_text_keeps_every_character(postgres: PostgresServer) -> None:
+    check_that_all_is_handled(encoded(postgres, "SQL_ASCII"))
+
+
+def test_a_database_that_cannot_hold_every_character_is_refused(postgres: PostgresServer) -> None:
+    """It would refuse the keys of some messages, and the errors of some dead letters."""
+    with pytest.raises(BadUrl, match=r"its encoding LATIN1 does not hold every char.*UTF8"):
+        SqlStore(encoded(postgres, "LATIN1"))
+
+
+def encoded(server: PostgresServer, encoding: str) -> str:
+    """The URL of a new database in an encoding."""
+    name = server.new_database().rpartition("/")[2] + "_encoded"
+    server.call(f"CREATE DATABASE {name} ENCODING {encoding} LOCALE 'C' TEMPLATE template0")
+    return server.url_of(name)
+
+
+def check_that_all_is_handled(url: str) -> None:
+    with QFrame(url) as app:
+        topic = Topic("orders", kind="ordered", slots=4)
+        handled: list[int] = []
+
+        @app.consumer(topic, group="billing")
+        def bill(number: int) -> None:
+            handled.append(number)
+            if number == 7:
+                raise Reject("ß, € and 🐟")
+
+        items = [Outgoing(number, key=f"k{number} ß€🐟") for number in range(20)]
+        app.publish_many(topic, items)
+        app.run(burst=True)
+        assert sorted(handled) == list(range(20))
+        [dead] = app.admin.dead(topic, "billing")
+        assert dead.key == "k7 ß€🐟"
+        assert "ß, € and 🐟" in dead.error
+        assert len(app.admin.stats(topic, "billing")) == topic.slots
+        assert app.admin.verify(topic) == []
