@@ -29,15 +29,20 @@ CHECKPOINT_PAGES: Final = 4000
 _AGAIN_MS: Final = 20
 _FILE: Final = "qframe.file"
 SYNCHRONOUS: Final = ("full", "normal")
-# The `what` and `remedy` of a `StoreUnavailable`: there is no server that might be away.
-LOCKED: Final[Mapping[str, str]] = {
-    "what": "is held by another transaction",
-    "remedy": "end that before you publish, or keep messages in a file of their own",
-}
-NOT_WRITABLE: Final[Mapping[str, str]] = {
-    "what": "refuses writes",
-    "remedy": "let this process's user write the file, and in its directory",
-}
+# There is no server that might be away.
+_REMEDIES: Final[Mapping[str, Mapping[str, str]]] = {
+    "is locked": {
+        "what": "is held by another transaction",
+        "remedy": "end that before you publish, or keep messages in a file of their own",
+    },
+    "readonly database": {
+        "what": "refuses writes",
+        "remedy": "let this user write the file, those beside it (-wal, -shm), and its directory",
+    },
+    "disk I/O error": {
+        "what": "cannot be read or written", "remedy": "see what the system tells of its disk",
+    },
+}  # fmt: skip
 
 
 class Sqlite(Backend):
@@ -163,23 +168,27 @@ class Sqlite(Backend):
         return str(_file_at(self._path))
 
     def refusal(self, error: Exception) -> Exception | None:
-        """Full disks, locked files, and files that are none, are read-only or were begun anew."""
+        """Disks that are full or fail, files that are none, are damaged, kept or begun anew."""
         text = str(error)
         if f"no such table: {PREFIX}" in text:
             return SchemaMismatch(self.shown, 0)
         if _is_full(error):
             return StoreFull(self.shown, text)
-        if "database is locked" in text:
-            return StoreUnavailable(self.shown, text, **LOCKED)
-        if "readonly database" in text:
-            return StoreUnavailable(self.shown, text, **NOT_WRITABLE)
         if isinstance(error, sqlite3.DatabaseError) and "not a database" in text:
             return BadUrl("store", self.shown, "the file is not a database", "name another file")
         if "unable to open" in text:
             return BadUrl(
                 "store", self.shown, "the file cannot be opened",
-                "create its directory, and check that it is writable",
+                "let this user write its directory, and the files beside it (-wal, -shm)",
             )  # fmt: skip
+        if "malformed" in text:
+            return BadUrl(
+                "store", self.shown, f"the file is damaged ({text})",
+                "stop what writes it, and restore a backup: docs/backup.md",
+            )  # fmt: skip
+        for part, meaning in _REMEDIES.items():
+            if part in text:
+                return StoreUnavailable(self.shown, text, **meaning)
         return error if isinstance(error, sqlite3.Error) and not _is_operational(error) else None
 
 

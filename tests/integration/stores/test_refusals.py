@@ -4,24 +4,25 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterator
-from contextlib import ExitStack, closing
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 
 import psycopg
 import pymysql
 import pytest
 from eventually import eventually
-from servers import PostgresServer, RedisServer, free_port
+from servers import MariaDbServer, PostgresServer, RedisServer, free_port
 from sqlalchemy import make_url
 from typer.testing import CliRunner
 
-from qframe import QFrame, StoreUnavailable, Topic
+from qframe import BadUrl, QFrame, StoreUnavailable, Topic
 from qframe.cli.main import cli
 from qframe.clock import SYSTEM_CLOCK
 from qframe.doctor.examine import examine
 from qframe.drivers import redis as driver
 from qframe.drivers import sql_sqlite
 from qframe.drivers.sql_mariadb import MariaDb
+from qframe.drivers.sql_sqlite import Sqlite
 from qframe.options.settings import Settings
 
 TOPIC = Topic("orders", kind="ordered", slots=2)
@@ -115,6 +116,7 @@ def test_a_postgres_that_takes_no_writes_says_so(tmp_path: Path) -> None:
         (1203, "refuses connections: .*; raise its max_connections"),
         (1290, "refuses writes: .*; name the primary"),
         (1836, "refuses writes: .*; name the primary"),
+        (1205, "is held up: .*; end the transaction"),
     ],
 )
 def test_a_mariadb_that_refuses_says_what(code: int, text: str) -> None:
@@ -144,12 +146,80 @@ def test_a_publish_within_a_transaction_of_the_stores_own_file_is_told_to_wait_f
 
 
 def test_a_sqlite_file_that_its_user_may_not_write_says_so(tmp_path: Path) -> None:
-    backend = sql_sqlite.Sqlite(make_url(f"sqlite:///{tmp_path / 'shop.db'}"))
+    backend = Sqlite(make_url(f"sqlite:///{tmp_path / 'shop.db'}"))
     (tmp_path / "shop.db").touch()
     with (
         closing(sqlite3.connect(f"file:{tmp_path / 'shop.db'}?mode=ro", uri=True)) as reader,
         pytest.raises(sqlite3.OperationalError) as refused,
     ):
         reader.execute("CREATE TABLE goods (name TEXT)")
-    with pytest.raises(StoreUnavailable, match=r"refuses writes: .*; let this process's user"):
+    with pytest.raises(StoreUnavailable, match=r"refuses writes: .*; let this user write the file"):
         raise backend.translated(refused.value, unknown=False)
+
+
+def test_a_postgres_that_ends_statements_says_so(postgres: PostgresServer) -> None:
+    with QFrame(postgres.new_database()) as app:
+        app.declare(TOPIC)
+        database = app.store.url.rpartition("/")[2]
+        postgres.call(f'ALTER DATABASE "{database}" SET statement_timeout = 100')
+        with (
+            held(postgres, database),
+            QFrame(postgres.url_of(database)) as other,
+            pytest.raises(StoreUnavailable, match=r"ends statements .*timeout; raise its limit"),
+        ):
+            other.publish(TOPIC, 1, key="a")
+
+
+def test_a_postgres_whose_tables_are_locked_says_so(postgres: PostgresServer) -> None:
+    with QFrame(postgres.new_database()) as app:
+        app.declare(TOPIC)
+        database = app.store.url.rpartition("/")[2]
+        url = f"{postgres.url_of(database)}?options=-c%20lock_timeout%3D100"
+        with (
+            held(postgres, database),
+            QFrame(url) as other,
+            pytest.raises(StoreUnavailable, match=r"is held up: .*lock timeout.*; end the trans"),
+        ):
+            other.publish(TOPIC, 1, key="a")
+
+
+@contextmanager
+def held(server: PostgresServer, database: str) -> Iterator[None]:
+    """Keeps a table of a store from all others."""
+    where = make_url(server.url_of(database)).set(drivername="postgresql")
+    with psycopg.connect(where.render_as_string(False)) as connection:
+        connection.execute("LOCK TABLE qframe_slots")
+        yield
+
+
+def test_a_mariadb_that_ends_statements_says_so(mariadb: MariaDbServer) -> None:
+    mariadb.call("SET GLOBAL max_statement_time = 0.0001")
+    try:
+        with (
+            pytest.raises(StoreUnavailable, match=r"ends statements .*exceeded.*; raise its limit"),
+            QFrame(mariadb.new_database()) as app,
+        ):
+            app.declare(TOPIC)
+    finally:
+        mariadb.call("SET GLOBAL max_statement_time = DEFAULT")
+
+
+def test_a_sqlite_file_whose_disk_fails_says_so(tmp_path: Path) -> None:
+    backend = Sqlite(make_url(f"sqlite:///{tmp_path}/shop.db"))
+    with pytest.raises(
+        StoreUnavailable, match="cannot be read or written: .*; see what the system"
+    ):
+        raise backend.translated(sqlite3.OperationalError("disk I/O error"), unknown=False)
+
+
+def test_a_sqlite_file_that_is_damaged_says_so(tmp_path: Path) -> None:
+    path = tmp_path / "shop.db"
+    with QFrame(f"sqlite:///{path}") as app:
+        app.declare(TOPIC)
+    whole = path.read_bytes()
+    path.write_bytes(whole[: len(whole) // 2])
+    with (
+        QFrame(f"sqlite:///{path}") as app,
+        pytest.raises(BadUrl, match=r"the file is damaged .*restore a backup: docs/backup.md"),
+    ):
+        app.publish(TOPIC, 1, key="a")
