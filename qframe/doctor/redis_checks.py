@@ -6,33 +6,13 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from qframe.doctor.findings import Finding
-from qframe.drivers.redis import Command, Redis
+from qframe.drivers.redis import Redis
+from qframe.stores.redis.rights import missing
 
 Facts = Mapping[str, Any]
 
 OLDEST: Final = 7
 FULL_AT: Final = 0.9
-# The commands of a consumer's scripts, with arguments that fit; KEY and CHANNEL stand for its own.
-_COMMANDS: Final = (
-    "copy KEY KEY", "del KEY", "exists KEY", "get KEY", "hdel KEY a", "hexists KEY a", "hget KEY a",
-    "hgetall KEY", "hincrby KEY a 1", "hkeys KEY", "hlen KEY", "hmget KEY a", "hscan KEY 0",
-    "hset KEY a b", "incr KEY", "incrby KEY 1", "llen KEY", "lpop KEY", "lrange KEY 0 1",
-    "rename KEY KEY", "rpush KEY a", "set KEY a", "type KEY", "unlink KEY", "xadd KEY * a b",
-    "xrange KEY - +", "xrevrange KEY + -", "xtrim KEY MAXLEN 1", "zadd KEY 1 a", "zcard KEY",
-    "zcount KEY 0 1", "zlexcount KEY - +", "zmscore KEY a", "zpopmin KEY", "zrange KEY 0 1",
-    "zrangebylex KEY - +", "zrangebyscore KEY 0 1", "zrem KEY a", "zscan KEY 0", "zscore KEY a",
-    "publish CHANNEL a", "subscribe CHANNEL", "time", "ping",
-)  # fmt: skip
-_FORBIDDEN: Final = """
-local missing = {}
-for _, line in ipairs(ARGV) do
-    local words = {}
-    for word in string.gmatch(line, "%S+") do words[#words + 1] = word end
-    for at, word in ipairs(words) do if word == "KEY" then words[at] = KEYS[1] end end
-    if not redis.acl_check_cmd(unpack(words)) then missing[#missing + 1] = words[1] end
-end
-return missing
-"""
 
 
 def version(facts: Facts) -> Finding | None:
@@ -126,15 +106,12 @@ SERVER_CHECKS: Final[tuple[Callable[[Facts], Finding | None], ...]] = (
 def rights(redis: Redis, namespace: str) -> Finding | None:
     """The user may run what workers run."""
     key = f"qf:{{{namespace}:doctor:0}}:".encode()
-    channel = f"qf:bell:{namespace}:doctor"
-    lines = [line.replace("CHANNEL", channel) for line in _COMMANDS]
-    missing = redis.one(Command(key, ("EVAL", _FORBIDDEN, 1, key, *lines)))
-    if not missing:
+    names = missing(redis, key, f"qf:bell:{namespace}:doctor", "consumer")
+    if not names:
         return None
-    names = ", ".join(bytes(name).decode() for name in missing)
     return Finding(
-        check="rights", level="error", what=f"the user may not run: {names}",
-        remedy="give the rights in docs/wire.md by ACL SETUSER",
+        check="rights", level="error", what=f"the user may not run: {', '.join(names)}",
+        remedy="give the rights in docs/wire.md by ACL SETUSER, and rename no command",
     )  # fmt: skip
 
 

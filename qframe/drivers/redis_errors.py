@@ -30,6 +30,7 @@ AGAIN_TEXTS: Final = (
     "LOADING", "BUSY ", "MASTERDOWN", "MISCONF", "NOREPLICAS", "READONLY", "UNBLOCKED",
 )  # fmt: skip
 _FORBIDDEN_TEXT: Final = "The user executing the script can't"  # before 7.2, in place of NOPERM
+_UNKNOWN_TEXTS: Final = ("unknown command", "unknown redis command")
 _PRIMARY: Final = "name the primary in the URL, or its Sentinels: redis+sentinel://…"
 _REMEDIES: Final = {
     "READONLY": _PRIMARY,
@@ -76,6 +77,11 @@ def translated(shown: str, error: BaseException) -> BaseException:
     if isinstance(error, OutOfMemoryError):
         return StoreFull(shown, "its maxmemory is reached")
     text = str(error)
+    if text.lower().startswith(_UNKNOWN_TEXTS):
+        return BadUrl(
+            "store", shown, f"the server lacks a command ({text})",
+            "use Redis 7, Valkey 7 or newer, and rename no command",
+        )  # fmt: skip
     if isinstance(error, (*BROKEN, RedisClusterException, AskError, *AGAIN)):
         return StoreUnavailable(shown, text or type(error).__name__, **refusal_of(error))
     if isinstance(error, ResponseError):

@@ -27,6 +27,7 @@ class RedisGroups(RedisRole, Groups):
         self, topic: Topic, group: str, start: str = "earliest", expires_ms: int | None = None,
         *, beside: Sequence[str] = (), max_parked: int = 0,
     ) -> bool:  # fmt: skip
+        self._check_rights("consumer", self._keys(topic), 0)
         names, new = (group, *beside), set[str]()
         terms = (start, expires_ms, max_parked, self._now())
         self._call(topic, subscribe, names, *terms, new)

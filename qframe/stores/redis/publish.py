@@ -30,7 +30,10 @@ class RedisPublishing(RedisRole, Publishing):
 
     @override
     def publish(self, topic: Topic, entries: Sequence[Entry]) -> list[Outcome]:
-        return publish(self._redis, self._keys(topic), entries, self._now())
+        keys = self._keys(topic)
+        if entries:
+            self._check_rights("producer", keys, entries[0].slot)
+        return publish(self._redis, keys, entries, self._now())
 
 
 def publish(redis: Redis, keys: SlotKeys, entries: Sequence[Entry], now: str) -> list[Outcome]:

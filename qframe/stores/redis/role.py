@@ -12,6 +12,7 @@ from qframe.drivers.scripts import Refused
 from qframe.errors import UnknownTopic
 from qframe.stores.redis.keys import SlotKeys, declared, topics_key
 from qframe.stores.redis.log_readahead import LogReadahead
+from qframe.stores.redis.rights import is_allowed
 from qframe.stores.types import SlotsClosed
 from qframe.topic import Topic
 
@@ -38,6 +39,20 @@ class RedisRole:
         self._readahead = LogReadahead(redis)
         self._known_keys: dict[str, SlotKeys] = {}
         self._pause = Event()
+        self._roles: set[str] = set()  # those of the server's user
+
+    def _check_rights(self, role: str, keys: SlotKeys, slot: int) -> None:
+        """Refuses a user who lacks a right of a role, before anything is written.
+
+        The server is asked until it has answered once.
+
+        Raises:
+            BadUrl: if the user lacks one.
+        """
+        if role not in self._roles and is_allowed(
+            self._redis, keys.slots[slot], keys.channel, role
+        ):
+            self._roles |= {role, "producer"}  # as every consumer is
 
     def _call(
         self,

@@ -26,6 +26,7 @@ from qframe.errors import BadUrl, TopicFull
 from qframe.stores.base import Store
 from qframe.stores.doubling import Doubling
 from qframe.stores.redis.keys import identity_of
+from qframe.stores.redis.rights import COMMANDS
 from qframe.topic import Growth
 
 ROOT = Path(__file__).parents[4]
@@ -365,6 +366,56 @@ def test_a_producer_needs_no_more_than_the_page_says(
     assert not admin.admin.verify()
     with pytest.raises(BadUrl, match="lacks a permission"):
         opened(roles["producer"]).admin.drop_group("all-delay", "g")
+
+
+# A right that was not needed to write, or without which nothing could be asked.
+AROUND = {"+eval", "+evalsha", "+script|load", "+info"}
+
+
+@pytest.mark.parametrize("role", ["producer", "consumer"])
+def test_the_rights_that_are_asked_for_are_those_of_the_page(role: str) -> None:
+    asked = {f"+{line.split()[0]}" for line in COMMANDS[role]}
+    assert asked == {word for word in permissions()[role] if word[0] == "+"} - AROUND
+
+
+@pytest.mark.promise(8)
+@pytest.mark.parametrize("role", ["producer", "consumer"])
+def test_a_user_who_lacks_a_right_is_told_which_before_anything_is_written(
+    server: RedisServer, roles: dict[str, str], opened: Callable[[str], QFrame], role: str
+) -> None:
+    """A script that is refused a command in its midst would leave what it has written by then."""
+    admin = opened(server.url)
+    topics = every_kind(admin)
+    before = server.call("DBSIZE")
+    for right in [line.split()[0] for line in COMMANDS[role]]:
+        server.call("ACL", "SETUSER", role, f"-{right}")
+        app = opened(roles[role])
+        acts: dict[str, Callable[[Topic], object]] = {
+            "producer": lambda topic, app=app: app.publish(topic.name, 1, key="a"),
+            "consumer": lambda topic, app=app: app.store.subscribe(topic, "g"),
+        }
+        for topic in topics:
+            with pytest.raises(BadUrl, match=rf"lacks a permission .*\b{right}\b.*; grant it"):
+                acts[role](topic)
+        assert server.call("DBSIZE") == before
+        server.call("ACL", "SETUSER", role, f"+{right}")
+    app.publish(topics[0].name, 1)  # the same app, by now
+
+
+def test_a_command_that_the_server_has_not_is_named(tmp_path: Path) -> None:
+    with (
+        RedisServer(tmp_path, config={"rename-command": 'COPY ""'}) as server,
+        QFrame(server.url) as app,
+    ):
+        app.publish(CLICKS, 1)
+        with pytest.raises(BadUrl, match="may not run copy, as a consumer does"):
+            app.store.subscribe(CLICKS, "g")
+    with (
+        RedisServer(tmp_path, config={"rename-command": 'EVAL ""'}) as server,
+        QFrame(server.url) as app,
+        pytest.raises(BadUrl, match=r"the server lacks a command .*EVAL.*rename no command"),
+    ):
+        app.declare(CLICKS)
 
 
 def share_slots(store: Store, topic: Topic) -> None:
