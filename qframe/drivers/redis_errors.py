@@ -12,6 +12,7 @@ from redis.exceptions import (
     BusyLoadingError,
     ClusterDownError,
     InvalidResponse,
+    MovedError,
     NoPermissionError,
     OutOfMemoryError,
     ReadOnlyError,
@@ -77,6 +78,16 @@ def translated(shown: str, error: BaseException) -> BaseException:
     if isinstance(error, OutOfMemoryError):
         return StoreFull(shown, "its maxmemory is reached")
     text = str(error)
+    if isinstance(error, MovedError) and "+cluster:" not in shown:
+        return BadUrl(
+            "store", shown, "the server there is one node of a cluster",
+            "name the cluster: redis+cluster://host:6379",
+        )  # fmt: skip
+    if text.startswith("unknown command 'SENTINEL'"):
+        return BadUrl(
+            "store", shown, "the server there is no Sentinel",
+            "name the Sentinels, or the server by redis://host:6379",
+        )  # fmt: skip
     if text.lower().startswith(_UNKNOWN_TEXTS):
         return BadUrl(
             "store", shown, f"the server lacks a command ({text})",

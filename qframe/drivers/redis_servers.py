@@ -151,7 +151,13 @@ def _driver_info() -> DriverInfo:
 def servers_of(url: str) -> tuple[RedisServers, str]:
     """Where a URL's requests go, and the URL without its password."""
     check_user_info("store", url)
-    parts = urlsplit(url)
+    try:
+        parts = urlsplit(url)
+    except ValueError:  # its text may have a part of the password
+        raise BadUrl(
+            "store", shown_url(url), "its brackets are not those of an IPv6 address",
+            "write redis://[::1]:6379, and in a user or a password %5B for [, %5D for ]",
+        ) from None  # fmt: skip
     credentials, _, hosts = parts.netloc.rpartition("@")
     shown = shown_url(url)  # without options, since one may be a password
     scheme = parts.scheme.lower()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import socket
 import subprocess
 import sys
@@ -124,6 +125,29 @@ def test_a_password_with_quotes_is_not_in_the_log_of_a_worker(
     said = capsys.readouterr().err
     assert "worker.started" in said
     assert "secret" not in said
+
+
+@pytest.mark.parametrize("brackets", ["u:p[11]r2@localhost", "u:hunt]er2@h:1", "[::1"])
+@pytest.mark.parametrize("scheme", ["redis://{}", "redis+cluster://{}", "redis+sentinel://{}/name"])
+def test_brackets_that_are_none_of_an_address_are_refused(scheme: str, brackets: str) -> None:
+    with pytest.raises(BadUrl, match=r"brackets.*%5B for \[") as refused:
+        open_store(scheme.format(brackets))
+    assert not re.search("r2|hunt|er2", str(refused.value))
+
+
+def test_a_url_of_one_server_is_refused_where_a_node_of_a_cluster_is(
+    redis_cluster: RedisCluster3,
+) -> None:
+    with QFrame(redis_cluster.servers[0].url, namespace="alone") as app:
+        entries = [Outgoing(n, key=f"k{n}") for n in range(20)]
+        with pytest.raises(BadUrl, match=r"one node of a cluster; name the cluster: redis\+cl"):
+            app.publish_many(Topic("t", slots=16), entries)
+
+
+def test_a_server_that_is_no_sentinel_is_refused(server: RedisServer) -> None:
+    url = server.url.replace("redis://", "redis+sentinel://") + "/primary"
+    with pytest.raises(BadUrl, match="is no Sentinel; name the Sentinels"):
+        open_store(url)
 
 
 # The command.
