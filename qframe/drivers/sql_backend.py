@@ -37,7 +37,7 @@ HELD_UP: Final[Mapping[str, str]] = {
 }
 CUT_SHORT: Final[Mapping[str, str]] = {
     "what": "ends statements before they are done",
-    "remedy": "raise its limit of time for the statements of qframe's user",
+    "remedy": "raise its limit of time for qframe's statements, and let nobody cancel them",
 }
 
 
@@ -50,7 +50,8 @@ class Backend(ABC):
         pool: the connections.
         failures: the classes of errors that its driver raises.
         has_clock: whether its server has one that all processes share.
-        notifies: whether its server passes notifications on (`Listener`).
+        notifies: whether its server passes notifications on to a connection (`Listener`), as is
+            known once there was one.
         takes_arrays: whether a parameter may be an array (`rows_of_arrays`).
         has_partial_indexes: whether an index may have a condition.
         may_migrate: whether opening a store may create tables.
@@ -58,7 +59,6 @@ class Backend(ABC):
     """
 
     has_clock: ClassVar[bool] = True
-    notifies: ClassVar[bool] = False
     takes_arrays: ClassVar[bool] = False
     has_partial_indexes: ClassVar[bool] = False
     outlives_fork: ClassVar[bool] = True
@@ -71,6 +71,7 @@ class Backend(ABC):
         self.pool: Pool = pool
         self.failures: tuple[type[Exception], ...] = (*failures, NoneFree)
         self.may_migrate: bool = True
+        self.notifies: bool = False
 
     def writing(self) -> AbstractContextManager[Any]:
         """The lock that a writing transaction holds in this process."""

@@ -70,6 +70,12 @@ _LOCKED: Final = "55P03"
 _ENCODINGS: Final = (None, "UTF8", "SQL_ASCII")  # a pooler may not tell; the last takes any text
 # As a connection is refused, without its state; from `max_connections` to that of a role.
 _TOO_MANY_TEXTS: Final = ("too many clients", "too many connections", "connection slots are")
+# What a pooler cannot do, as it or the server says it.
+_POOLERS: Final[Mapping[str, str]] = {
+    "prepared statement": "add ?prepare_threshold=0 to the URL",
+    "unsupported startup parameter": "set ignore_startup_parameters",
+    "statement pooling mode": "set pool_mode = transaction, or session",
+}
 _REFUSED: Final = ("password authentication failed", "does not exist", "no pg_hba.conf entry",
                    "no password supplied", "permission denied", "invalid connection option",
                    "is not permitted to log in", "bad value for")  # fmt: skip
@@ -78,7 +84,6 @@ _REFUSED: Final = ("password authentication failed", "does not exist", "no pg_hb
 class Postgres(Backend):
     """A server; options of the URL are libpq's, `prepare_threshold` and `migrate=no`."""
 
-    notifies = True
     takes_arrays = True
     has_partial_indexes = True
 
@@ -102,6 +107,7 @@ class Postgres(Backend):
         pool = QueuePool(self._connected, pool_size=8, max_overflow=64, reset_on_return=None)
         super().__init__(shown, dialect, pool, (self._psycopg.Error,))
         self.may_migrate = may_migrate
+        self._is_asked = False
 
     def begin(self, cursor: Any, *, writes: bool) -> None:
         """Begins a transaction."""
@@ -194,6 +200,12 @@ class Postgres(Backend):
             return StoreUnavailable(self.shown, text, **HELD_UP)
         if state in _NO_ROOM:
             return StoreFull(self.shown, text)
+        for part, remedy in _POOLERS.items():
+            if part in text:
+                return BadUrl(
+                    "store", self.shown, f"a pooler cannot do what is needed ({text})",
+                    f"{remedy}: see docs/configuration.md",
+                )  # fmt: skip
         is_forbidden = state == _FORBIDDEN
         is_refused = state is None and any(each in text for each in _REFUSED)
         if is_forbidden or is_refused or state == _NO_SCHEMA:
@@ -220,6 +232,10 @@ class Postgres(Backend):
                 "store", self.shown, f"its encoding {encoding} does not hold every character",
                 "use a database that was made with ENCODING 'UTF8' TEMPLATE template0",
             )  # fmt: skip
+        if not self._is_asked:
+            # A pooler tells a number of its own, and may lend the session that listens to others.
+            [(session,)] = connection.execute("SELECT pg_backend_pid()").fetchall()
+            self.notifies, self._is_asked = session == connection.info.backend_pid, True
         connection.adapters.register_dumper(list, self._list_writer)
         connection.cursor_factory = self._cursor
         return connection

@@ -4,9 +4,10 @@
 - PostgreSQL: one connection listens for all of them. All processes hear what a transaction says
   once it is committed. When that connection breaks, and again when there is a new one, all ring,
   since words may have been missed.
-- MariaDB and MySQL, whose servers pass on nothing: one thread looks for all of them, with one query
-  for the heads of all their topics, every 5 ms after it has seen something new and ever more seldom
-  while it has not, up to every 250 ms. A commit of this process rings at once.
+- MariaDB and MySQL, whose servers pass on nothing, and PostgreSQL behind a pooler, which may lend a
+  session that listens to others: one thread looks for all of them, with one query for the heads of
+  all their topics, every 5 ms after it has seen something new and ever more seldom while it has
+  not, up to every 250 ms. A commit of this process rings at once.
 """
 
 from __future__ import annotations

@@ -54,13 +54,13 @@ class SqlStore(
         super().__init__(database, namespace)
         self.url: str = database.shown
         backend = database.backend
-        self.capabilities: Capabilities = Capabilities(bell=backend.notifies)
         self._bells = NotificationHub(database)
         try:
             (migrate if backend.may_migrate else check)(database)
         except BaseException:
             database.close()
             raise
+        self.capabilities: Capabilities = Capabilities(bell=backend.notifies)
 
     def bell(self, topics: Sequence[Topic]) -> NotifiedBell:
         """A bell that rings when one of these topics may have something new."""

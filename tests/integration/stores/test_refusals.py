@@ -207,7 +207,7 @@ def test_a_mariadb_that_ends_statements_says_so(mariadb: MariaDbServer) -> None:
 def test_a_sqlite_file_whose_disk_fails_says_so(tmp_path: Path) -> None:
     backend = Sqlite(make_url(f"sqlite:///{tmp_path}/shop.db"))
     with pytest.raises(
-        StoreUnavailable, match="cannot be read or written: .*; see what the system"
+        StoreUnavailable, match=r"cannot be read or written: .*; see what the system"
     ):
         raise backend.translated(sqlite3.OperationalError("disk I/O error"), unknown=False)
 

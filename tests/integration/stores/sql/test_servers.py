@@ -5,13 +5,17 @@ from __future__ import annotations
 import threading
 from contextlib import suppress
 
+import psycopg
 import pytest
 from databases import EPOCH, Together, begun, entry, pulled
 from eventually import eventually
+from pooler import Pooler
 from servers import MariaDbServer, PostgresServer
+from sqlalchemy import make_url
 
 from qframe import BadBody, BadUrl, Outgoing, QFrame, Reject, Topic, UnknownGroup
 from qframe.drivers.sql import Transaction
+from qframe.drivers.sql_postgres import Postgres
 from qframe.outcomes import Outcome
 from qframe.stores.sql import groups
 from qframe.stores.sql.cursors import lock_slots
@@ -189,6 +193,59 @@ def test_a_bell_that_was_cut_off_rings_since_something_may_have_been_missed_and_
     bell.close()
     store.close()
     other.close()
+
+
+def test_an_idle_worker_behind_a_pooler_learns_of_what_others_publish(
+    postgres: PostgresServer,
+) -> None:
+    """A session that it shares hears nothing, or for others; so it looks, as on MariaDB."""
+    url = postgres.new_database()
+    topic = Topic("orders", kind="ordered", slots=4)
+    handled: list[int] = []
+    with (
+        Pooler(postgres.port) as pooler,
+        QFrame(url.replace(f":{postgres.port}/", f":{pooler.port}/")) as app,
+        QFrame(url) as other,
+    ):
+
+        @app.consumer(topic, group="billing")
+        def bill(number: int) -> None:
+            handled.append(number)
+
+        assert app.store.capabilities.bell is False
+        assert other.store.capabilities.bell is True
+        worker = threading.Thread(target=app.run)
+        worker.start()
+        for number in range(3):
+            other.publish(topic, number, key="a")
+            eventually(lambda number=number: number in handled)
+        app.stop()
+        worker.join()
+
+
+@pytest.mark.parametrize(
+    ("error", "remedy"),
+    [
+        (
+            psycopg.errors.InvalidSqlStatementName('prepared statement "_pg3_0" does not exist'),
+            "prepare_threshold=0",
+        ),
+        (
+            psycopg.OperationalError("FATAL: unsupported startup parameter: options"),
+            "ignore_startup_parameters",
+        ),
+        (
+            psycopg.ProgrammingError("transaction blocks not allowed in statement pooling mode"),
+            "pool_mode = transaction",
+        ),
+    ],
+)
+def test_what_a_pooler_cannot_do_is_told_with_the_setting_that_helps(
+    error: Exception, remedy: str
+) -> None:
+    backend = Postgres(make_url("postgresql://qframe@127.0.0.1/qframe"))
+    with pytest.raises(BadUrl, match=rf"a pooler cannot do .*{remedy}.*see docs/configuration.md"):
+        raise backend.translated(error, unknown=False)
 
 
 def test_a_bell_of_mariadb_finds_what_another_process_has_published(
