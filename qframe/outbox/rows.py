@@ -23,13 +23,14 @@ from sqlalchemy import (
     not_,
     or_,
     select,
+    text,
     update,
 )
 from sqlalchemy.dialects import mysql, postgresql, sqlite
 from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.expression import ColumnElement
 from sqlalchemy.sql.functions import GenericFunction
-from sqlalchemy.types import TypeEngine
+from sqlalchemy.types import TypeDecorator, TypeEngine
 
 from qframe.tables import Tables
 
@@ -39,6 +40,7 @@ IDENTITY_LINE: Final = -1
 AGAIN_LINE: Final = -2
 KNOWN: Final = ("sqlite", "postgresql", "mysql", "mariadb")
 STEP: Final = 256
+_TEXTS: Final = ("key", "headers", "options")  # those that may have any character
 
 
 class now_ms(GenericFunction[int]):  # noqa: N801 - SQLAlchemy knows a function by its class's name
@@ -63,6 +65,17 @@ def _postgres_now_ms(*_: Any, **__: Any) -> str:
 def _mysql_now_ms(*_: Any, **__: Any) -> str:
     # In UTC: local times come twice when summer ends.
     return "TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(3)) DIV 1000"
+
+
+class _Utf8(TypeDecorator[str]):
+    """A text that comes as bytes."""
+
+    impl = LargeBinary
+    cache_ok = True
+
+    def process_result_value(self, value: bytes | None, dialect: Dialect) -> str | None:  # noqa: ARG002
+        """The text of bytes."""
+        return None if value is None else bytes(value).decode()
 
 
 class OutboxRow(NamedTuple):
@@ -109,6 +122,7 @@ class OutboxStatements:
         self._outbox, self._lines = tables.outbox, tables.lines
         self._is_postgres = dialect.name == "postgresql"
         self._is_sqlite = dialect.name == "sqlite"
+        self._is_mysql = dialect.name in ("mysql", "mariadb")
         self.channel: str = tables.outbox.name
         self.lines_name: str = tables.lines.name
         lines, outbox = self._lines, self._outbox
@@ -121,7 +135,7 @@ class OutboxStatements:
         given = ("line", "topic", "id", "key", "headers", "body", "options")
         self.add: Executable = (
             insert(outbox)
-            .values({name: bindparam(name, type_=outbox.c[name].type) for name in given})
+            .values({name: self._given(name) for name in given})
             .values(created_at=now_ms())
             .inline()
         )
@@ -129,6 +143,15 @@ class OutboxStatements:
         self.notify: Executable | None = (
             select(func.pg_notify(self.channel, "")) if self._is_postgres else None
         )
+
+    def written(self, row: Mapping[str, Any]) -> dict[str, Any]:
+        """The parameters of `add` for a row.
+
+        On MySQL and MariaDB texts go over a connection as bytes, both ways: of a character that its
+        charset lacks a server that is not strict would make a question mark.
+        """
+        texts = [name for name in _TEXTS if self._is_mysql and row[name] is not None]
+        return {**row, **{name: row[name].encode() for name in texts}}
 
     def _add_line(self, dialect: str) -> Executable:
         values: dict[str, Any] = {"line": bindparam("line"), "last": bindparam("last")}
@@ -156,9 +179,17 @@ class OutboxStatements:
         columns = [self._column(name) for name in OutboxRow._fields if name != "now"]
         return select(*columns, now_ms()).order_by(self._outbox.c.number)
 
+    def _given(self, name: str) -> ColumnElement[Any]:
+        """The parameter for a column."""
+        if self._is_mysql and name in _TEXTS:
+            return func.convert(bindparam(name, type_=LargeBinary).op("USING")(text("utf8mb4")))
+        return bindparam(name, type_=self._outbox.c[name].type)
+
     def _column(self, name: str) -> ColumnElement[Any]:
         """A column; of a body what SQLite was given as text becomes bytes."""
         column = self._outbox.c[name]
+        if self._is_mysql and name in _TEXTS:
+            return cast(column, _Utf8)
         return cast(column, LargeBinary) if name == "body" and self._is_sqlite else column
 
     def mark(self, connection: Connection, numbers: Iterable[int]) -> None:

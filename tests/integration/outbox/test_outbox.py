@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from eventually import eventually
+from servers import MariaDbServer
 from sqlalchemy import Column, Engine, Integer, MetaData, Table, create_engine, insert, select, text
 from sqlalchemy.orm import Session, scoped_session, sessionmaker
 
@@ -238,4 +239,36 @@ def test_on_postgres_a_commit_is_heard_elsewhere_and_a_rollback_is_not(
     eventually(lambda: len(words) > 1)
     listener.stop()
     assert words == [1, 1]
+    engine.dispose()
+
+
+@pytest.mark.parametrize("charset", ["utf8mb4", "utf8", "latin1"])
+def test_a_charset_of_the_connection_changes_no_message(
+    mariadb: MariaDbServer, store: str, charset: str
+) -> None:
+    """A server that is not strict would make question marks of what a charset lacks."""
+    url = f"{mariadb.new_database()}?charset={charset}&init_command=SET+sql_mode=''"
+    engine, topic = create_engine(url), Topic("orders", "ordered", slots=1)
+    said = ["a", "é€", "🐟1", "🐢1"]
+    handled: list[tuple[str | None, str, str]] = []
+    with QFrame(store) as app:
+        outbox = app.relay(Outbox(engine))
+
+        @app.consumer(topic, "billing")
+        def bill(message: Message) -> None:
+            handled.append((message.key, message.body, message.headers["said"]))
+
+        with Session(engine) as session:
+            for each in said:
+                outbox.publish(session, topic, each, key=each, headers={"said": each})
+            session.commit()
+        driver = engine.raw_connection()
+        driver.cursor().execute("BEGIN")
+        items = [Outgoing(each, key=each, headers={"said": each}) for each in said]
+        outbox.publish_many(driver.driver_connection, topic, items)
+        driver.commit()
+        driver.close()
+        assert [one.row.key for one in app.admin.outbox_waiting(outbox)] == said * 2
+        app.run(burst=True)
+    assert sorted(handled) == sorted([(each, each, each) for each in said * 2])
     engine.dispose()
