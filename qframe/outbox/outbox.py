@@ -170,7 +170,7 @@ class Outbox:
         Raises:
             BadInput: if anything about one of them is wrong; nothing was written.
         """
-        rows = self._encoded(topic, items)
+        rows = [self.rows.written(row) for row in self._encoded(topic, items)]
         transaction = transaction_of(session, self.engine)
         if not rows:
             return []
@@ -179,9 +179,9 @@ class Outbox:
         for line, count in sorted(keyed.items()):
             self._lock(transaction, line, count)
         if len(rows) == 1:  # drivers take more round trips for a list
-            transaction.run(self.rows.add, self.rows.written(rows[0]))
+            transaction.run(self.rows.add, rows[0])
         else:
-            transaction.run_many(self.rows.add, list(map(self.rows.written, rows)))
+            transaction.run_many(self.rows.add, rows)
         if self.rows.notify is not None:
             transaction.run(self.rows.notify, {})
         transaction.on_commit(self.bell.ring)

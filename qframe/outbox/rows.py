@@ -67,8 +67,8 @@ def _mysql_now_ms(*_: Any, **__: Any) -> str:
     return "TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(3)) DIV 1000"
 
 
-class _Utf8(TypeDecorator[str]):
-    """A text that comes as bytes."""
+class _ReadColumn(TypeDecorator[str]):
+    """A column of text that is read as bytes."""
 
     impl = LargeBinary
     cache_ok = True
@@ -189,7 +189,7 @@ class OutboxStatements:
         """A column; of a body what SQLite was given as text becomes bytes."""
         column = self._outbox.c[name]
         if self._is_mysql and name in _TEXTS:
-            return cast(column, _Utf8)
+            return cast(column, _ReadColumn)
         return cast(column, LargeBinary) if name == "body" and self._is_sqlite else column
 
     def mark(self, connection: Connection, numbers: Iterable[int]) -> None:
