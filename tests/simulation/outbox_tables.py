@@ -140,6 +140,9 @@ class RowStatements:
         given = ("line", "topic", "id", "key", "headers", "body", "options")
         self.add = Statement("add", given)
 
+    def written(self, row: dict[str, Any]) -> dict[str, Any]:
+        return row
+
     def read(
         self, connection: RelayTransaction, slots: Collection[int], paused: Paused, limit: int
     ) -> list[OutboxRow]:
