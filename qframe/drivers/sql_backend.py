@@ -31,6 +31,10 @@ CROWDED: Final[Mapping[str, str]] = {
     "what": "refuses connections",
     "remedy": "raise its max_connections, or run fewer processes that keep connections to it",
 }
+ALL_TAKEN: Final[Mapping[str, str]] = {
+    "what": "has no connection left for this process",
+    "remedy": "run fewer consumers in a process, and more processes",
+}
 HELD_UP: Final[Mapping[str, str]] = {
     "what": "is held up",
     "remedy": "end the transaction, of another program maybe, that holds what was asked for",
@@ -163,6 +167,8 @@ class Backend(ABC):
         """The meaning of a driver's error here."""
         if unknown:
             return AnswerLost(self.shown, text_of(error))
+        if isinstance(error, NoneFree):
+            return StoreUnavailable(self.shown, text_of(error), **ALL_TAKEN)
         return self.refusal(error) or StoreUnavailable(self.shown, text_of(error))
 
 

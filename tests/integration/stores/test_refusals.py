@@ -13,6 +13,7 @@ import pytest
 from eventually import eventually
 from servers import MariaDbServer, PostgresServer, RedisServer, free_port
 from sqlalchemy import make_url
+from sqlalchemy.exc import TimeoutError as NoneFree
 from typer.testing import CliRunner
 
 from qframe import BadUrl, QFrame, StoreUnavailable, Topic
@@ -202,6 +203,20 @@ def test_a_mariadb_that_ends_statements_says_so(mariadb: MariaDbServer) -> None:
             app.declare(TOPIC)
     finally:
         mariadb.call("SET GLOBAL max_statement_time = DEFAULT")
+
+
+def test_a_process_that_has_all_its_connections_in_use_says_so(tmp_path: Path) -> None:
+    backend = Sqlite(make_url(f"sqlite:///{tmp_path}/shop.db"))
+    backend.pool = backend.pool.recreate()
+    backend.pool._timeout = 0.01  # type: ignore[attr-defined] # in place of 30 s
+    with ExitStack() as taken:
+        for _ in range(8 + 64):
+            taken.enter_context(closing(backend.pool.connect()))
+        with pytest.raises(NoneFree) as refused:
+            backend.pool.connect()
+    backend.pool.dispose()
+    with pytest.raises(StoreUnavailable, match=r"no connection left .*; run fewer consumers"):
+        raise backend.translated(refused.value, unknown=False)
 
 
 def test_a_sqlite_file_whose_disk_fails_says_so(tmp_path: Path) -> None:
