@@ -32,8 +32,10 @@ from qframe.topic import Topic, checked_name, duration_ms
 if TYPE_CHECKING:
     from qframe.app.assembly import Assembly
     from qframe.runtime.executors.pull_buffer import PullBuffer
+    from qframe.runtime.handler.attempt import Attempt
     from qframe.runtime.process.worker import Worker
 
+_AS_LONG_AS_IT_TAKES_S: Final = 365 * 86_400.0
 _IN_A_WITH: Final = "use it as `with app.pull(topic, group) as messages:`"
 
 
@@ -133,6 +135,9 @@ class Pull:
         self._thread: threading.Thread | None = None
         self._ready = threading.Event()
         self._failure: BaseException | None = None
+        self._ending = threading.Lock()
+        self._grace_s = _AS_LONG_AS_IT_TAKES_S
+        self._retires = False
         self._is_parents = False
         Forks.add(self._begin_anew)
 
@@ -200,7 +205,7 @@ class Pull:
         limit_s = self._timeout_s if timeout is None else _seconds(timeout)
         buffer = self._buffer()
         message = buffer.take(limit_s)
-        if message is None and buffer.closed and self._thread is not None:
+        if message is None and buffer.closed and not self._retires and self._thread is not None:
             self._thread.join()
             if self._failure is not None:
                 raise self._failure
@@ -228,15 +233,33 @@ class Pull:
         """
         return self._worker is not None and self._worker.consumers[0].slots.certain()
 
+    def put_back(self, messages: Collection[Message]) -> None:
+        """Gives back, uncounted, messages that were taken, and that nobody has seen."""
+        if self._worker is not None:
+            self._worker.consumers[0].put_back(cast("Collection[Attempt]", messages))
+
+    def retire(self) -> None:
+        """Takes nothing more, and ends once all that was taken is settled, or at a `close`.
+
+        Each slot goes to others once nothing of it is in hand. Waits for the end.
+        """
+        self._retires = True
+        self._end(_AS_LONG_AS_IT_TAKES_S)
+
     def close(self) -> None:
         """Ends it, from any thread: loops end, what was not settled is given back, uncounted."""
+        self._end(0.0)
+        self._pulls.discard(self)
+
+    def _end(self, grace_s: float) -> None:
         worker, thread = self._worker, self._thread
         if worker is not None:
             self._buffer().stop()
-            worker.stop()
+            with self._ending:
+                self._grace_s = min(self._grace_s, grace_s)  # a `close` is final
+                worker.stop(grace_s=self._grace_s)
         if thread is not None and thread.ident is not None:
             thread.join()
-        self._pulls.discard(self)
 
     def _begin_anew(self) -> None:
         """Refuses to be used in the child of a fork, where its threads are not."""

@@ -41,7 +41,9 @@ def gateway(
     ] = None,
     idle: Annotated[
         str,
-        typer.Option(metavar="DURATION", help="How long it stays in a group unused."),
+        typer.Option(
+            metavar="DURATION", help="How long it stays in a group that nobody pulls from."
+        ),
     ] = "30s",
     grace: Annotated[
         str, typer.Option(metavar="DURATION", help="How long it waits for settlements at its end.")

@@ -284,6 +284,10 @@ class Consumer:
             self._finisher.free(delivery)
         return deliveries
 
+    def put_back(self, attempts: Collection[Attempt]) -> None:
+        """Gives back, uncounted, what was left to a user who has not begun it; from any thread."""
+        self._finisher.drop([one for one in attempts if self._acks.let_go(one.delivery)])
+
     def abandon(self) -> None:
         """Cancels handlers; gives back, uncounted, what they have in hand still."""
         self.executor.cancel_all(LAST_WORDS_S)

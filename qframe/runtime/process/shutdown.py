@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from threading import Event
 
 from qframe.clock import Clock
@@ -11,7 +12,7 @@ _LOOK_EVERY_S = 0.01
 _LAST_WORDS_S = 5.0
 
 
-def terminate(consumers: list[Consumer], *, grace_s: float, clock: Clock) -> None:
+def terminate(consumers: list[Consumer], *, grace_s: Callable[[], float], clock: Clock) -> None:
     """Stops consumers: no more pulling; handlers finish; the rest goes back; slots are left.
 
     1. Every pull loop stops.
@@ -26,7 +27,7 @@ def terminate(consumers: list[Consumer], *, grace_s: float, clock: Clock) -> Non
 
     Args:
         consumers: the worker's.
-        grace_s: how long running handlers may go on, in seconds.
+        grace_s: how long running handlers may go on, in seconds; asked again and again.
         clock: for the grace.
     """
     for consumer in consumers:
@@ -34,7 +35,7 @@ def terminate(consumers: list[Consumer], *, grace_s: float, clock: Clock) -> Non
     for consumer in consumers:
         consumer.pull_loop.stop(_LAST_WORDS_S)
         consumer.slots.retire()
-    until_s = clock.monotonic_s() + grace_s
+    since_s = clock.monotonic_s()
     pause = Event()
     while True:
         for consumer in consumers:
@@ -42,7 +43,7 @@ def terminate(consumers: list[Consumer], *, grace_s: float, clock: Clock) -> Non
             consumer.slots.pass_on()
         if all(consumer.is_quiet() for consumer in consumers):
             break
-        if clock.monotonic_s() >= until_s:
+        if clock.monotonic_s() - since_s >= grace_s():
             _abandon(consumers, pause, clock)
             break
         pause.wait(_LOOK_EVERY_S)

@@ -142,8 +142,15 @@ class Worker:
         if self._failure is not None:
             raise self._failure
 
-    def stop(self) -> None:
-        """Asks it to stop; safe from any thread and from signal handlers, and more than once."""
+    def stop(self, *, grace_s: float | None = None) -> None:
+        """Asks it to stop; safe from any thread and from signal handlers, and more than once.
+
+        Args:
+            grace_s: how long running handlers may go on, in seconds, instead of what was said
+                before.
+        """
+        if grace_s is not None:
+            self._grace_s = grace_s
         self._stopping = True
         self._words.put(None)
 
@@ -202,7 +209,7 @@ class Worker:
         self._settings_poller.ask_to_stop()
         for part in self._background:
             part.ask_to_stop()
-        terminate(self._consumers, grace_s=self._grace_s, clock=self._clock)
+        terminate(self._consumers, grace_s=lambda: self._grace_s, clock=self._clock)
         self._sweeper.stop(_LAST_WORDS_S)
         self._settings_poller.stop(_LAST_WORDS_S)
         for part in self._background:

@@ -7,9 +7,10 @@
            ◄─ outcomes ─────┘                     └─► another gateway, by the receipt
 
 * A gateway is **a worker of each group that its clients pull from**. It joins when the first client
-  pulls, and leaves when nobody has pulled for `idle` and nothing is open, so that the slots of a
-  gateway without clients are not kept from others. Several gateways and workers share a group's
-  slots, as workers do.
+  pulls, and leaves when nobody has pulled for `idle` or it is stopped, as a worker does: each slot
+  passes to others once nothing of it is open. So the slots of a gateway without clients are not
+  kept from others. A client that pulls meanwhile makes it join anew, beside what is still open.
+  Several gateways and workers share a group's slots.
 * An **open group** has one `Pull`, which renews the store's leases, fences, retries and keeps one
   delivery of a key in hand at a time. A thread takes from it as many messages as clients wait for.
 * A client's **lease** is a deadline in the gateway, set by the pull and moved by `extend`. When it

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from qframe.app.pull import Pull
@@ -57,7 +57,7 @@ class Feed:
         self._arrived_count = 0
         self._wanted_count = 0
         self._handed_out: deque[tuple[float, int]] = deque()
-        self._closing = False
+        self._leaving = False
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
 
     def start(self) -> None:
@@ -96,11 +96,19 @@ class Feed:
         """Whether nobody else can have what was read; if not, it is cancelled."""
         return self._pull.is_certain()
 
+    def put_back(self, messages: Sequence[Message]) -> None:
+        """Gives back, uncounted, what no client has seen."""
+        self._pull.put_back(messages)
+
+    def leave(self) -> None:
+        """Reads nothing more, and ends the pull once all that was read is settled or back."""
+        with self._guard:
+            self._leaving = True
+            self._guard.notify()
+
     def close(self) -> None:
         """Ends the pull; waits for that, so that it is not for the event loop's own thread."""
-        with self._guard:
-            self._closing = True
-            self._guard.notify()
+        self.leave()
         self._pull.close()
 
     def _taken_lately(self) -> int:
@@ -115,8 +123,9 @@ class Feed:
         failure: BaseException | None = None
         try:
             with self._pull as pull:
-                while (most := self._wait_until_asked()) and not self._closing:
+                while (most := self._wait_until_asked()) and not self._leaving:
                     self._take(pull, most)
+                pull.retire()
         except BaseException as error:
             failure = error
         self._tell(self._on_end, failure)
@@ -124,7 +133,7 @@ class Feed:
     def _wait_until_asked(self) -> int:
         """How many messages are asked for; 0 at the end."""
         with self._guard:
-            while not self._closing:
+            while not self._leaving:
                 if (most := self._asked - self._underway) > 0:
                     return most
                 self._guard.wait()

@@ -82,7 +82,8 @@ class Gateway:
         self._settle_s = settle_s
         self._clock = SYSTEM_CLOCK
         self._groups: dict[tuple[str, str], OpenGroup] = {}
-        self._leaving: set[asyncio.Task[None]] = set()
+        self._leaving: list[OpenGroup] = []  # these hand out nothing more
+        self._ending: set[asyncio.Task[None]] = set()
         self._threads = ThreadPoolExecutor(THREADS, "qframe.gateway")
         self._watching: asyncio.Task[None] | None = None
 
@@ -164,8 +165,13 @@ class Gateway:
     # Pulling.
 
     def set_options(self, topic: str, group: str, **options: Unpack[PullKeywords]) -> None:
-        """Sets the options of a group's pull, from when it is next joined."""
-        self._options[topic, group] = options
+        """Sets the options of a group's pull: where they are new, the next client joins anew."""
+        name = topic, group
+        if self._options.get(name, {}) == options:
+            return
+        self._options[name] = options
+        if (joined := self._groups.get(name)) is not None:
+            self._leave(joined)
 
     async def pull(
         self,
@@ -200,8 +206,7 @@ class Gateway:
 
     def put_back(self, topic: str, group: str, opened: Sequence[OpenDelivery]) -> None:
         """Keeps for the next client what this one has not seen."""
-        found = self._groups.get((topic, group))
-        if found is not None:
+        for found in self._all_of(topic, group):
             found.put_back(opened)
 
     async def settle(self, topic: str, group: str, wanted: Sequence[Settle]) -> list[SettleReply]:
@@ -210,13 +215,15 @@ class Gateway:
         Raises:
             BadOption: if one of them asks for what is no time; nothing was settled.
         """
-        opened = self._groups.get((topic, group))
-        if opened is not None:
-            replies = await opened.settle(wanted, self._settle_s)
-        else:
-            for one in wanted:
-                one.failure()
-            replies = [SettleReply(one.receipt, SettleOutcome.STALE) for one in wanted]
+        for one in wanted:
+            one.failure()  # raised before anything is settled
+        replies = [SettleReply(one.receipt, SettleOutcome.STALE) for one in wanted]
+        for opened in self._all_of(topic, group):
+            places = [place for place, one in enumerate(wanted) if one.receipt in opened]
+            if places:
+                found = await opened.settle([wanted[place] for place in places], self._settle_s)
+                for place, reply in zip(places, found, strict=True):
+                    replies[place] = reply
         for reply in replies:
             if reply.outcome is SettleOutcome.STALE:
                 owner = self.receipts.owner(reply.receipt)
@@ -231,7 +238,7 @@ class Gateway:
         if found is None:
             checked_name(topic, "topic")
             checked_name(group, "group")
-            if len(self._groups) >= MOST_GROUPS:
+            if len(self._groups) + len(self._leaving) >= MOST_GROUPS:
                 raise GatewayFull(MOST_GROUPS)
             found = self._groups[topic, group] = OpenGroup(
                 topic, group, make_pull=self._pull_maker(topic, group), receipts=self.receipts,
@@ -253,8 +260,9 @@ class Gateway:
 
     def _ended(self, group: OpenGroup, failure: BaseException | None) -> None:
         """A group's pull has ended: the next client joins anew."""
-        if self._groups.get((group.topic, group.group)) is group:
-            del self._groups[group.topic, group.group]
+        self._forget(group)
+        if group in self._leaving:
+            self._leaving.remove(group)
         if failure is not None and not isinstance(failure, BadInput) and self.app.events:
             self.app.events.emit(
                 "part.failed", part=f"gateway {group.topic}/{group.group}", error=failure
@@ -264,45 +272,63 @@ class Gateway:
         """Leaves groups that nobody pulls from."""
         while True:
             await asyncio.sleep(_LOOK_S)
-            for name, group in list(self._groups.items()):
+            for group in list(self._groups.values()):
                 if group.idle_s() >= self._idle_s:
-                    del self._groups[name]
                     self._leave(group)
 
     def _leave(self, group: OpenGroup) -> None:
-        task = asyncio.create_task(group.close())
-        self._leaving.add(task)
-        task.add_done_callback(self._leaving.discard)
+        """Hands out nothing more of a group, and leaves it once nothing of it is open."""
+        self._forget(group)
+        self._leaving.append(group)
+        task = asyncio.create_task(group.leave())
+        self._ending.add(task)
+        task.add_done_callback(self._ending.discard)
+
+    def _forget(self, group: OpenGroup) -> None:
+        """Has the next client join anew."""
+        if self._groups.get((group.topic, group.group)) is group:
+            del self._groups[group.topic, group.group]
 
     async def leave(self, topic: str, group: str) -> None:
         """Leaves a group now, and gives back what is open; the next client joins anew."""
-        found = self._groups.pop((topic, group), None)
-        if found is not None:
-            await found.close()
+        await self._close(self._all_of(topic, group))
+
+    async def _close(self, groups: Iterable[OpenGroup]) -> None:
+        for group in groups:
+            self._forget(group)
+        await asyncio.gather(*(group.close() for group in groups), return_exceptions=True)
+
+    def _all_of(self, topic: str, group: str) -> list[OpenGroup]:
+        """The group, if it is handed out, and those of its name that are being left."""
+        joined = self._groups.get((topic, group))
+        left = [one for one in self._leaving if (one.topic, one.group) == (topic, group)]
+        return left if joined is None else [joined, *left]
+
+    def _all(self) -> list[OpenGroup]:
+        return [*self._groups.values(), *self._leaving]
 
     # Looking.
 
     @property
     def open_count(self) -> int:
         """How many deliveries are in clients' hands."""
-        return sum(group.open_count for group in self._groups.values())
+        return sum(group.open_count for group in self._all())
 
     def open_in(self, topic: str, group: str) -> int:
         """How many deliveries of a group are in clients' hands."""
-        found = self._groups.get((topic, group))
-        return 0 if found is None else found.open_count
+        return sum(one.open_count for one in self._all_of(topic, group))
 
     def groups(self) -> Iterable[tuple[str, str]]:
         """The groups of which it is a worker now."""
-        return list(self._groups)
+        return list(dict.fromkeys((one.topic, one.group) for one in self._all()))
 
     # Its end.
 
     async def drain(self, grace_s: float) -> None:
-        """Hands out nothing more, and waits so long for what is open to be settled."""
+        """Leaves all groups, and waits so long for what is open to be settled."""
         self.stopping.set()
-        for group in self._groups.values():
-            group.turn_away()
+        for group in list(self._groups.values()):
+            self._leave(group)
         until_s = self._clock.monotonic_s() + grace_s
         while self.open_count and self._clock.monotonic_s() < until_s:
             await asyncio.sleep(_DRAIN_STEP_S)
@@ -312,8 +338,6 @@ class Gateway:
         self.stopping.set()
         if self._watching is not None:
             self._watching.cancel()
-        for group in list(self._groups.values()):
-            self._leave(group)
-        await asyncio.gather(*self._leaving, return_exceptions=True)
-        self._groups.clear()
+        await self._close(self._all())
+        await asyncio.gather(*self._ending, return_exceptions=True)
         self._threads.shutdown(wait=False)

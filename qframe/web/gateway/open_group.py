@@ -84,7 +84,8 @@ class OpenGroup:
         self._deadlines: list[tuple[float, str]] = []
         self._timer: asyncio.TimerHandle | None = None
         self._settling: dict[Delivery, tuple[SettleCall, int]] = {}
-        self._used_s = clock.monotonic_s()
+        self._asked_s = clock.monotonic_s()
+        self._is_leaving = False
         self._failure: BaseException | None = None
         self._ended = asyncio.Event()
         self._feed.start()
@@ -95,11 +96,14 @@ class OpenGroup:
         return len(self._open) + len(self._settling)
 
     def idle_s(self) -> float:
-        """For how long nobody has used it; 0 while somebody waits or has a delivery open."""
-        if self._waiters or self._open or self._settling:
-            self._used_s = self._clock.monotonic_s()
-            return 0.0
-        return self._clock.monotonic_s() - self._used_s
+        """For how long nobody has asked for messages."""
+        if self._waiters:
+            self._asked_s = self._clock.monotonic_s()
+        return self._clock.monotonic_s() - self._asked_s
+
+    def __contains__(self, receipt: object) -> bool:
+        """Whether a receipt is that of an open delivery."""
+        return receipt in self._open
 
     # Handing out.
 
@@ -128,6 +132,7 @@ class OpenGroup:
             if waiter in self._waiters:  # it goes with nothing
                 self._waiters.remove(waiter)
                 self._ask(is_less=True)
+            self._asked_s = self._clock.monotonic_s()
         return found.result() if found.done() else []
 
     async def _wait_for(self, found: asyncio.Future[list[OpenDelivery]], wait_s: float) -> None:
@@ -191,18 +196,12 @@ class OpenGroup:
                 one.client.open += 1
         self._set_timer()
 
-    def turn_away(self) -> None:
-        """Has those who wait go away with nothing."""
-        for waiter in self._waiters:
-            if not waiter.found.done():
-                waiter.found.set_result([])
-
     def put_back(self, opened: Sequence[OpenDelivery]) -> None:
         """Keeps for the next client what this one has not seen."""
         for one in reversed(opened):
             if self._closed(one.receipt) is not None:
                 self._spare.appendleft(one.message)
-        self._serve()
+        self._go_on()
 
     def _closed(self, receipt: str) -> OpenDelivery | None:
         """Takes a delivery out of its client's hands; None if it was in none."""
@@ -231,7 +230,6 @@ class OpenGroup:
             if settling.left:
                 for delivery in [one for one, (of, _) in self._settling.items() if of is settling]:
                     del self._settling[delivery]
-        self._used_s = self._clock.monotonic_s()
         return replies
 
     def _settle(
@@ -328,7 +326,15 @@ class OpenGroup:
 
     def _arrived(self, messages: list[Message]) -> None:
         self._spare += messages
-        self._serve()
+        self._go_on()
+
+    def _go_on(self) -> None:
+        """Hands on what is there: to clients, or back to the store if it leaves."""
+        if not self._is_leaving:
+            self._serve()
+        elif self._spare:
+            self._feed.put_back(list(self._spare))
+            self._spare.clear()
 
     def _tell(self, function: Callable[..., None], *args: object) -> None:
         with suppress(RuntimeError):  # the loop has ended
@@ -336,10 +342,27 @@ class OpenGroup:
 
     # Its end.
 
+    async def leave(self) -> None:
+        """Hands out nothing more, and leaves the group once all that is open is settled.
+
+        Each slot goes to others once nothing of it is open.
+        """
+        self._is_leaving = True
+        self._turn_away()
+        self._go_on()
+        self._feed.leave()
+        await self._ended.wait()
+
     async def close(self) -> None:
-        """Leaves the group; what is not settled is given back, uncounted."""
+        """Leaves the group now; what is not settled is given back, uncounted."""
         await asyncio.to_thread(self._feed.close)
         await self._ended.wait()
+
+    def _turn_away(self) -> None:
+        """Has those who wait go away with nothing."""
+        for waiter in self._waiters:
+            if not waiter.found.done():
+                waiter.found.set_result([])
 
     def _end(self, failure: BaseException | None) -> None:
         self._failure = failure
@@ -352,7 +375,7 @@ class OpenGroup:
         for waiter in self._waiters:
             if isinstance(failure, Exception) and not waiter.found.done():
                 waiter.found.set_exception(failure)
-        self.turn_away()
+        self._turn_away()
         self._on_end(self, failure)
 
     def _check_failure(self) -> None:

@@ -118,6 +118,35 @@ def test_what_is_not_settled_when_the_block_ends_is_given_back_uncounted(
     assert (events["delivery.lost"], events["delivery.leaked"]) == (0, 0)
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_pull_that_retires_waits_for_what_is_open_and_no_longer(
+    each_app: QFrame, kind: str
+) -> None:
+    topic = each_app.declare(Topic("t", kind=kind, slots=2))
+    each_app.publish_many(topic, [Outgoing(n, key=f"k{n}") for n in range(8)])
+    opened: list[Message] = []
+    with each_app.pull(topic, "g", timeout="60s") as messages:
+        opened.extend(taken(messages) for _ in range(3))
+        retiring = threading.Thread(target=messages.retire)
+        retiring.start()
+        assert list(messages) == []
+        messages.put_back(opened[:1])
+        with pytest.raises(AlreadySettled):
+            opened[0].ack()
+        opened[1].ack()
+        retiring.join(0.1)
+        assert retiring.is_alive()
+        opened[2].ack()
+        retiring.join(60)
+        assert not retiring.is_alive()
+    with each_app.pull(topic, "g", timeout="60s") as messages:
+        again = [taken(messages) for _ in range(6)]
+        assert {one.attempt for one in again} == {1}
+        assert {one.body for one in again} == set(range(8)) - {one.body for one in opened[1:]}
+        messages.close()
+        messages.retire()  # a close is final
+
+
 def test_an_error_given_to_ack_retries_a_message_or_lets_it_die(each_app: QFrame) -> None:
     topic = Topic("t", kind="ordered", slots=1)
     dead: list[Any] = []

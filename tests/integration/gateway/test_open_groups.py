@@ -274,6 +274,101 @@ def test_it_leaves_a_group_that_nobody_pulls_from(each_app: QFrame) -> None:
     run(test())
 
 
+def key_of(slot: int) -> str:
+    return next(key for key in map(str, range(100)) if ORDERS.slot_of(key.encode()) == slot)
+
+
+def slot_of(one: OpenDelivery) -> int:
+    return ORDERS.slot_of((one.message.key or "").encode())
+
+
+async def other_slot_served(gateway: Gateway, other: Gateway, held: OpenDelivery) -> None:
+    """Publishes into both slots: only that of an open delivery waits for its gateway."""
+    here = slot_of(held)
+    await publish(gateway, key_of(here), key_of(1 - here))
+    [one] = await pulled(other, 1)
+    assert slot_of(one) == 1 - here
+    assert await settled(other, Settle(one.receipt)) == ["settled"]
+    assert await other.pull("orders", "billing", wait_s=0.3) == []
+    assert await settled(gateway, Settle(held.receipt, Verb.EXTEND, lease_s=60)) == ["extended"]
+    assert await settled(gateway, Settle(held.receipt)) == ["settled"]
+    [last] = await pulled(other, 1)
+    assert slot_of(last) == here
+
+
+def test_where_nobody_pulls_an_open_delivery_keeps_its_slot_alone(each_app: QFrame) -> None:
+    async def test() -> None:
+        async with Gateway(each_app, idle_s=0.1) as gateway, Gateway(each_app) as other:
+            await publish(gateway, "ann")
+            [held] = await pulled(gateway, 1)
+            await other_slot_served(gateway, other, held)
+
+    run(test())
+
+
+def test_a_gateway_that_drains_passes_on_the_slots_without_open_deliveries(
+    each_app: QFrame,
+) -> None:
+    async def test() -> None:
+        async with Gateway(each_app) as gateway, Gateway(each_app) as other:
+            await publish(gateway, "ann")
+            [held] = await pulled(gateway, 1)
+            draining = asyncio.create_task(gateway.drain(LONG_S))
+            await other_slot_served(gateway, other, held)
+            await draining
+
+    run(test())
+
+
+def test_a_client_that_comes_while_it_leaves_has_it_join_anew(each_app: QFrame) -> None:
+    async def test() -> None:
+        async with Gateway(each_app, idle_s=0.1) as gateway:
+            await publish(gateway, key_of(0))
+            [first] = await pulled(gateway, 1)
+            while len(each_app.coordinator.roster(ORDERS, "billing").owners) > 1:
+                await asyncio.sleep(0.02)
+            await publish(gateway, key_of(1))
+            [second] = await pulled(gateway, 1)
+            assert gateway.open_in("orders", "billing") == 2
+            assert list(gateway.groups()) == [("orders", "billing")]
+            outcomes = await settled(gateway, Settle(second.receipt), Settle(first.receipt))
+            assert outcomes == ["settled", "settled"]
+
+    run(test())
+
+
+def test_what_its_client_has_not_seen_goes_back_uncounted_when_it_leaves(
+    each_app: QFrame,
+) -> None:
+    async def test() -> None:
+        async with Gateway(each_app, idle_s=0.1) as gateway, Gateway(each_app) as other:
+            await publish(gateway, key_of(0), key_of(1))
+            held, unseen = await pulled(gateway, 2)
+            gateway.put_back("orders", "billing", [unseen])
+            [one] = await pulled(other, 1)
+            assert (one.message.id, one.message.attempt) == (unseen.message.id, 1)
+            gateway.put_back("orders", "billing", [held])  # its reply has found nobody, late
+            [last] = await pulled(other, 1)
+            assert (last.message.id, last.message.attempt) == (held.message.id, 1)
+            assert await settled(gateway, Settle(held.receipt)) == ["stale"]
+
+    run(test())
+
+
+def test_new_options_leave_what_is_open_to_its_client(each_app: QFrame) -> None:
+    async def test() -> None:
+        async with Gateway(each_app) as gateway:
+            await publish(gateway, key_of(0), key_of(1))
+            [first] = await pulled(gateway, 1)
+            gateway.set_options("orders", "billing", max_attempts=1)
+            [second] = await pulled(gateway, 1)
+            failing = Settle(second.receipt, Verb.RETRY, error="no")
+            assert await settled(gateway, Settle(first.receipt), failing) == ["settled", "settled"]
+            assert [one.id for one in each_app.admin.dead(ORDERS, "billing")] == [second.message.id]
+
+    run(test())
+
+
 def test_a_topic_that_nobody_has_declared_is_refused_each_time(each_app: QFrame) -> None:
     async def test() -> None:
         async with Gateway(each_app) as gateway:

@@ -146,7 +146,7 @@ class MessageVerbs:
         """Hands out messages."""
         queue = await self._service.queue(request.queue_url, call, "consume")
         wait_s, visibility_s = self._checked_times(request, queue)
-        await self._service.serve(queue)
+        self._service.serve(queue)
         deliveries = await self._repeated(request, queue, visibility_s)
         if deliveries is None:
             call.caller.take(1)

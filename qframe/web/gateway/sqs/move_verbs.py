@@ -180,7 +180,7 @@ class MoveVerbs:
     ) -> tuple[str, str, int]:
         """Moves what is in the queue; returns how that has ended, and how many were moved."""
         rate = task.rate or _FASTEST
-        await self._service.serve(queue)
+        self._service.serve(queue)
         while True:
             found = await self._gateway.pull(
                 queue.name, GROUP, most=min(_AT_ONCE, rate), wait_s=_WAIT_S, lease_s=_LEASE_S

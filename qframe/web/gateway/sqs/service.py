@@ -83,7 +83,6 @@ class SqsService:
         self.book: QueueBook = QueueBook(
             gateway.app.store, gateway.app.producer, clock=clock, place=place
         )
-        self._attempts: dict[str, int] = {}
         self._swept_s: dict[str, float] = {}
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -101,19 +100,12 @@ class SqsService:
         """Calls what asks the store, in a thread."""
         return await self.gateway.in_thread(function, *args)
 
-    async def serve(self, queue: Queue) -> None:
+    def serve(self, queue: Queue) -> None:
         """Has the gateway pull for a queue by its redrive policy as it is now."""
-        if self._attempts.get(queue.name) == queue.max_attempts:
-            return
-        is_changed = queue.name in self._attempts
-        self._attempts[queue.name] = queue.max_attempts
         self.gateway.set_options(queue.name, GROUP, max_attempts=queue.max_attempts)
-        if is_changed:
-            await self.gateway.leave(queue.name, GROUP)
 
     async def leave(self, name: str) -> None:
         """Has the gateway pull no more for a queue, and forgets it."""
-        self._attempts.pop(name, None)
         self._swept_s.pop(name, None)
         await self.gateway.leave(name, GROUP)
 
