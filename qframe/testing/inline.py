@@ -34,7 +34,37 @@ class SteppedExecutor(Executor, Protocol):
         """Calls the handler with what was gathered; returns whether there was anything."""
 
 
-class InlineExecutor:
+class _Threadless:
+    """The methods that only an executor with threads has a use for."""
+
+    def stacks(self) -> list[HandlerStack]:
+        """Has no threads."""
+        return []
+
+    def start(self) -> None:
+        """Has no threads."""
+
+    def stop(self, timeout_s: float | None = None) -> bool:  # noqa: ARG002 - has no threads
+        """Has no threads."""
+        return True
+
+    def close(self) -> None:
+        """Has no threads."""
+
+    def resize(self, size: int | None) -> None:
+        """Has no threads."""
+
+    def flush(self) -> None:
+        """Hands out when it is told to."""
+
+    def cancel_lost(self) -> None:
+        """Cannot cancel the thread of the test."""
+
+    def cancel_all(self, timeout_s: float) -> None:
+        """Cannot cancel the thread of the test."""
+
+
+class InlineExecutor(_Threadless):
     """Holds what an engine lets go on, and calls its handler with one attempt at a time.
 
     A pause of an attempt costs no time. One that pauses again and again (its effect is claimed by
@@ -62,32 +92,6 @@ class InlineExecutor:
     def in_hand(self) -> list[Attempt]:
         """The attempt that is being handled."""
         return [*self._worker.asked, *self._worker.being_handled]
-
-    def stacks(self) -> list[HandlerStack]:
-        """Has no threads."""
-        return []
-
-    def start(self) -> None:
-        """Has no threads."""
-
-    def stop(self, timeout_s: float | None = None) -> bool:  # noqa: ARG002 - has no threads
-        """Has no threads."""
-        return True
-
-    def close(self) -> None:
-        """Has no threads."""
-
-    def resize(self, size: int | None) -> None:
-        """Has no threads."""
-
-    def flush(self) -> None:
-        """Gathers nothing."""
-
-    def cancel_lost(self) -> None:
-        """Cannot cancel the thread of the test."""
-
-    def cancel_all(self, timeout_s: float) -> None:
-        """Cannot cancel the thread of the test."""
 
     def dispatch(self, attempts: list[Attempt]) -> None:
         """Holds attempts, from any thread."""
@@ -138,7 +142,7 @@ class InlineExecutor:
         return False
 
 
-class InlineBatchExecutor:
+class InlineBatchExecutor(_Threadless):
     """Gathers what an engine lets go on, and calls its handler with a batch at a time.
 
     A batch waits for no time: it is handed out when it is full, or nothing more is due now. Pauses
@@ -173,32 +177,6 @@ class InlineBatchExecutor:
     def in_hand(self) -> list[Attempt]:
         """The attempts that are being handled, or will be for sure."""
         return self._worker.attempts
-
-    def stacks(self) -> list[HandlerStack]:
-        """Has no threads."""
-        return []
-
-    def start(self) -> None:
-        """Has no threads."""
-
-    def stop(self, timeout_s: float | None = None) -> bool:  # noqa: ARG002 - has no threads
-        """Has no threads."""
-        return True
-
-    def close(self) -> None:
-        """Has no threads."""
-
-    def resize(self, size: int | None) -> None:
-        """Has no threads."""
-
-    def flush(self) -> None:
-        """Waits until it is told to hand out."""
-
-    def cancel_lost(self) -> None:
-        """Cannot cancel the thread of the test."""
-
-    def cancel_all(self, timeout_s: float) -> None:
-        """Cannot cancel the thread of the test."""
 
     def dispatch(self, attempts: list[Attempt]) -> None:
         """Gathers attempts, from any thread."""
