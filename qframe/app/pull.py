@@ -234,7 +234,10 @@ class Pull:
         return self._worker is not None and self._worker.consumers[0].slots.certain()
 
     def put_back(self, messages: Collection[Message]) -> None:
-        """Gives back, uncounted, messages that were taken, and that nobody has seen."""
+        """Gives back messages that were taken, and that nobody has seen; from any thread.
+
+        They are handed out anew, here or, if it ends before that, elsewhere, as the same attempts.
+        """
         if self._worker is not None:
             self._worker.consumers[0].put_back(cast("Collection[Attempt]", messages))
 

@@ -34,7 +34,7 @@ class SteppedExecutor(Executor, Protocol):
         """Calls the handler with what was gathered; returns whether there was anything."""
 
 
-class _Threadless:
+class _NoThreads:
     """The methods that only an executor with threads has a use for."""
 
     def stacks(self) -> list[HandlerStack]:
@@ -64,7 +64,7 @@ class _Threadless:
         """Cannot cancel the thread of the test."""
 
 
-class InlineExecutor(_Threadless):
+class InlineExecutor(_NoThreads):
     """Holds what an engine lets go on, and calls its handler with one attempt at a time.
 
     A pause of an attempt costs no time. One that pauses again and again (its effect is claimed by
@@ -142,7 +142,7 @@ class InlineExecutor(_Threadless):
         return False
 
 
-class InlineBatchExecutor(_Threadless):
+class InlineBatchExecutor(_NoThreads):
     """Gathers what an engine lets go on, and calls its handler with a batch at a time.
 
     A batch waits for no time: it is handed out when it is full, or nothing more is due now. Pauses

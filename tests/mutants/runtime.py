@@ -377,8 +377,8 @@ RUNTIME: Final = [
     Mutant(
         "handlers get no grace",
         "runtime/process/shutdown.py",
-        "    until_s = clock.monotonic_s() + grace_s\n",
-        "    until_s = clock.monotonic_s()\n",
+        "since_s + grace_s()",
+        "since_s",
         f"{UNIT}test_shutdown.py {WORKER}",
     ),
     Mutant(
@@ -497,5 +497,12 @@ RUNTIME: Final = [
         "        return self._slots.certain() and attempt.delivery in self._in_flight\n",
         "        return True\n",
         "tests/integration/checkers/test_exactly_once.py",
+    ),
+    Mutant(
+        "what is put back goes to the store, past what waits behind it",
+        "runtime/consume/consumer.py",
+        "self.executor.dispatch(self._finisher.attempts(self._acks.take_back(attempts)))",
+        "self._finisher.drop([one for one in attempts if self._acks.let_go(one.delivery)])",
+        "tests/integration/consumers/test_pulling.py",
     ),
 ]

@@ -12,6 +12,4 @@ from typing import Final
 KEPT: Final = {
     1392: "a slot whose split is begun anew keeps no order",
     6000548: "a slot stands again under a receipt by which it may have been answered",
-    6002371: "a mover goes on in a slot whose copies another has discarded",
-    11817149: "what a pull was answered with that others replaced is not revoked",
 }

@@ -129,7 +129,11 @@ class SchedulesPlan(msgspec.Struct, frozen=True):
 
 
 class Plan(msgspec.Struct, frozen=True):
-    """A whole run."""
+    """A whole run.
+
+    Where messages are pulled, `grace_s` is how long a pull retires until it is closed, and
+    `puts_back` the share of messages that loops put back unseen.
+    """
 
     seed: str
     level: str
@@ -147,6 +151,7 @@ class Plan(msgspec.Struct, frozen=True):
     messages: tuple[Sending, ...]
     faults: tuple[Fault, ...]
     is_pulled: bool = False
+    puts_back: float = 0.0
     outbox: OutboxPlan | None = None
     growth: GrowthPlan | None = None
     schedules: SchedulesPlan | None = None
@@ -195,7 +200,11 @@ def drawn(seed: int | str) -> Plan:
     plan, draw = _drawn(seed), Random(f"{seed}/parts")
     if draw.random() < PULLED and plan.effect == "direct" and "batch" not in plan.options:
         options = {name: plan.options[name] for name in plan.options if name not in HANDLERS_ONLY}
-        plan = structs.replace(plan, is_pulled=True, options=options, grace_s=0.0)
+        plan = structs.replace(
+            plan, is_pulled=True, options=options,
+            grace_s=Random(f"{seed}/retired").choice([0.0, 3.0]),
+            puts_back=Random(f"{seed}/puts").choice([0.0, 0.1]),
+        )  # fmt: skip
     draw = Random(f"{seed}/order")
     if plan.kind == "stream" and draw.random() < ORDERLY:
         most = draw.choice([2, 1000])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from random import Random
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from qframe.errors import AlreadySettled
@@ -41,6 +42,8 @@ class PullLoops:
         self._scheduler = worker.process.scheduler
         self._group = group
         self._ledger = ledger
+        self._consumer = consumer
+        self._draw = Random(f"{worker.plan.seed}/{worker.process.name}/{group}/puts back")
         self._buffer = buffer = cast("PullBuffer", consumer.executor)
         self._engine: Any = buffer._work
         buffer._work = self
@@ -68,6 +71,9 @@ class PullLoops:
 
     def _loop(self) -> None:
         while (message := self._buffer.take(None)) is not None:
+            if self._draw.random() < self._worker.plan.puts_back:
+                self._consumer.put_back([message])
+                continue
             call = Call(self._worker, self._group, message, message)
             call.is_fresh = self._looked_at == self._scheduler.steps
             self._handle(call)

@@ -285,8 +285,8 @@ class Consumer:
         return deliveries
 
     def put_back(self, attempts: Collection[Attempt]) -> None:
-        """Gives back, uncounted, what was left to a user who has not begun it; from any thread."""
-        self._finisher.drop([one for one in attempts if self._acks.let_go(one.delivery)])
+        """Hands on anew what was left to a user who has not begun it; from any thread."""
+        self.executor.dispatch(self._finisher.attempts(self._acks.take_back(attempts)))
 
     def abandon(self) -> None:
         """Cancels handlers; gives back, uncounted, what they have in hand still."""

@@ -113,6 +113,14 @@ class ManualAcks:
         _, effect = self._held.get(delivery, (None, None))
         return effect
 
+    def take_back(self, attempts: Iterable[Attempt]) -> list[Delivery]:
+        """Has users settle attempts no more; returns the deliveries of those that were held."""
+        with self.guard:
+            found = [one for one in attempts if self._held.pop(one.delivery, None) is not None]
+            for attempt in found:
+                attempt.lose()
+        return [attempt.delivery for attempt in found]
+
     def let_go(self, delivery: Delivery) -> bool:
         """Keeps an attempt no longer; returns whether it was held."""
         with self.guard:

@@ -43,7 +43,7 @@ def terminate(consumers: list[Consumer], *, grace_s: Callable[[], float], clock:
             consumer.slots.pass_on()
         if all(consumer.is_quiet() for consumer in consumers):
             break
-        if clock.monotonic_s() - since_s >= grace_s():
+        if clock.monotonic_s() >= since_s + grace_s():
             _abandon(consumers, pause, clock)
             break
         pause.wait(_LOOK_EVERY_S)

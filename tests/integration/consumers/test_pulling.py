@@ -147,6 +147,25 @@ def test_a_pull_that_retires_waits_for_what_is_open_and_no_longer(
         messages.retire()  # a close is final
 
 
+@pytest.mark.parametrize("kind", ["stream", "ordered"])
+def test_what_is_put_back_comes_before_the_next_of_its_key(each_app: QFrame, kind: str) -> None:
+    topic = each_app.declare(Topic("t", kind=kind, slots=1))
+    with each_app.pull(topic, "g") as messages:
+        for _ in range(4):  # it begins with one message at a time
+            each_app.publish(topic, 0, key="ben")
+            taken(messages).ack()
+        each_app.publish_many(topic, [Outgoing(n, key="ann") for n in range(3)])
+        first = taken(messages)
+        eventually(lambda: sum(one.doing for one in each_app.store.stats(topic, "g")) == 3)
+        messages.put_back([first])
+        seen = []
+        for _ in range(3):
+            message = taken(messages)
+            seen.append((message.body, message.attempt))
+            message.ack()
+    assert seen == [(0, 1), (1, 1), (2, 1)]
+
+
 def test_an_error_given_to_ack_retries_a_message_or_lets_it_die(each_app: QFrame) -> None:
     topic = Topic("t", kind="ordered", slots=1)
     dead: list[Any] = []
