@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from operator import attrgetter
 from typing import Final, NamedTuple
@@ -174,7 +174,7 @@ def timer(transaction: Transaction, ref: TopicRef, subject: str) -> list[Record]
     now_ms = transaction.now_ms()
     return [
         record_of_head(ref, name, head, now_ms)
-        for name, head in _heads_of(transaction, ref, subject)
+        for name, head in _heads_of(transaction, ref, subject, transaction.rows(GROUPS, (ref.id,)))
     ]
 
 
@@ -283,8 +283,7 @@ def _change(
     entry: Callable[[str, int, int], HistoryEntry],
 ) -> Moved:
     """Applies a change to a subject's head in every group, unless one has it in doing."""
-    _lock(transaction, ref, subject)
-    found = _heads_of(transaction, ref, subject)
+    found = _locked_heads(transaction, ref, subject)
     if any(head.state == HeadState.DOING for _, head in found):
         return Moved.DOING
     if not any(if_due_ms in (None, head.due_ms) for _, head in found):
@@ -299,17 +298,30 @@ def _change(
     return Moved.DONE
 
 
-def _lock(transaction: Transaction, ref: TopicRef, subject: str) -> None:
-    """Locks the cursors of all groups in the subject's slot, so that none hands it out now."""
+def _locked_heads(
+    transaction: Transaction, ref: TopicRef, subject: str
+) -> list[tuple[str, HeadRow]]:
+    """The heads of a subject once the cursors of all groups in its slot are locked.
+
+    Groups that have subscribed before that are locked in their turn: none hands it out now.
+    """
     slots = {ref.topic.slot_of(subject.encode())}
     if subject.startswith(KEYLESS):
-        slots |= {head.cursor % PER_TOPIC for _, head in _heads_of(transaction, ref, subject)}
-    groups = [row[0] for row in transaction.rows(GROUPS, (ref.id,))]
-    wanted = [ref.cursor_number(each, slot) for each in groups for slot in slots]
-    check_open(ref, lock_cursors(transaction, wanted).values())
+        groups = transaction.rows(GROUPS, (ref.id,))
+        slots |= {
+            head.cursor % PER_TOPIC for _, head in _heads_of(transaction, ref, subject, groups)
+        }
+    before = None
+    while (groups := transaction.rows(GROUPS, (ref.id,))) != before:
+        wanted = [ref.cursor_number(number, slot) for number, _ in groups for slot in slots]
+        check_open(ref, lock_cursors(transaction, wanted).values())
+        before = groups
+    return _heads_of(transaction, ref, subject, groups)
 
 
-def _heads_of(transaction: Transaction, ref: TopicRef, subject: str) -> list[tuple[str, HeadRow]]:
+def _heads_of(
+    transaction: Transaction, ref: TopicRef, subject: str, groups: Sequence[Row]
+) -> list[tuple[str, HeadRow]]:
     """The heads of a subject, with the names of their groups.
 
     A subject that is a key names its slot; one that is the hash of a body does not, so all slots
@@ -318,7 +330,7 @@ def _heads_of(transaction: Transaction, ref: TopicRef, subject: str) -> list[tup
     by_key = ref.topic.slot_of(subject.encode())
     slots = ref.topic.all_slots if subject.startswith(KEYLESS) else (by_key,)
     found = []
-    for group, name in transaction.rows(GROUPS, (ref.id,)):
+    for group, name in groups:
         for slot in slots:
             head = heads.fetched(transaction, ref.cursor_number(group, slot), subject)
             if head is not None:

@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 import threading
-from contextlib import suppress
+from contextlib import closing, suppress
+from typing import Any
 
 import psycopg
 import pytest
 from databases import EPOCH, Together, begun, entry, pulled
 from eventually import eventually
+from interleaving.points import Run, SteppedPool
 from pooler import Pooler
 from servers import MariaDbServer, PostgresServer
-from sqlalchemy import make_url
+from sqlalchemy import make_url, select
 
 from qframe import BadBody, BadUrl, Outgoing, QFrame, Reject, Topic, UnknownGroup
-from qframe.drivers.sql import Transaction
+from qframe.drivers.sql import Statement, Transaction
 from qframe.drivers.sql_postgres import Postgres
-from qframe.outcomes import Outcome
+from qframe.outcomes import Moved, Outcome
 from qframe.stores.sql import groups
 from qframe.stores.sql.cursors import lock_slots
+from qframe.stores.sql.schema import cursors
 from qframe.stores.sql.store import SqlStore
 
 # Those of one database: a session of another test's may take its time to end.
@@ -109,6 +112,32 @@ def test_a_message_reaches_the_unclaimed_queue_if_the_last_group_is_dropped_mean
     assert store.verify(topic) == []
     store.take(topic, "g", {0: EPOCH})
     assert "last" in [one.key for one in pulled(store, topic, "r").deliveries]
+
+
+@pytest.mark.promise(4)
+def test_a_timer_is_not_handed_out_to_a_group_that_subscribes_while_it_is_edited(
+    store: SqlStore, url: str
+) -> None:
+    topic, other = begun(store, "delay"), SqlStore(url)
+    unlocked = Statement(select(cursors.c.cursor).with_for_update(skip_locked=True), "")
+    handed_out: list[str | None] = []
+
+    def beside(_: object, text: str, run: Run) -> Any:
+        if "qframe_cursors" in text and "FOR UPDATE" in text and other.subscribe(topic, "h"):
+            other.take(topic, "h", {0: EPOCH})
+            other.publish(topic, [entry(topic, 1, "k", "a")])
+        is_saved = text.startswith("UPDATE qframe_subjects")
+        if is_saved and other._database.write(lambda it: it.rows(unlocked)):  # else it would wait
+            handed_out.extend(one.key for one in pulled(other, topic, "r1", "h").deliveries)
+        return run()
+
+    backend = store._database.backend
+    backend.pool = SteppedPool(backend.pool, beside)  # type: ignore[assignment]
+    with closing(other):
+        assert store.edit(topic, "k", due_ms=1) is Moved.DONE
+        handed_out.extend(one.key for one in pulled(other, topic, "r2", "h").deliveries)
+        assert handed_out == ["k"]
+        assert other.verify(topic) == []
 
 
 def test_keys_and_ids_are_told_apart_byte_by_byte(store: SqlStore) -> None:
