@@ -55,7 +55,7 @@ class OutboxAdmin(AdminRole):
         """
         context = self._context
         context.require("drop")
-        done = inspector_of(outbox, context.store).drop([each.row.number for each in messages])
+        done = inspector_of(outbox, context.store).drop([each.row for each in messages])
         if done:
             topics = sorted({each.row.topic for each in messages})
             context.audit.record(

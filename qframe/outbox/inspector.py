@@ -93,10 +93,10 @@ class OutboxInspector:
                 found.append(list(self._explained([*line, row]))[-1])
         return found
 
-    def drop(self, numbers: Collection[int]) -> int:
+    def drop(self, rows: Collection[OutboxRow]) -> int:
         """Removes rows for good; returns how many there still were."""
         with _asking(self._engine), self._engine.begin() as connection:
-            return self._rows.delete(connection, numbers)
+            return self._rows.delete(connection, {row.number: row.id for row in rows})
 
     def try_again(self) -> None:
         """Has every relay try now what it was refused, instead of at the end of its pause."""

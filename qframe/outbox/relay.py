@@ -118,7 +118,7 @@ class Relay(Service):
             )
         self._slots: Slots | None = None
         self._topic: Topic | None = None
-        self._gone: set[int] = set()  # in their topics, and not deleted yet
+        self._gone: dict[int, str] = {}  # the ids of rows in their topics, not deleted yet
         self._untaken: set[int] = set()  # marked, and refused
         self._served: Mapping[int, str] = {}
         self._blocked = BlockedLines(clock)
@@ -247,7 +247,8 @@ class Relay(Service):
         try:
             self._send(self._topic_of(name, rows), rows)
         except BadInput as error:
-            self._untaken |= {row.number for row in rows if row.sent_at is None} - self._gone
+            unmarked = {row.number for row in rows if row.sent_at is None}
+            self._untaken |= unmarked - self._gone.keys()
             self._block(name, None, error)
 
     def _send(self, topic: Topic, rows: list[OutboxRow]) -> None:
@@ -270,7 +271,7 @@ class Relay(Service):
                 self._untaken.add(row.number)
                 self._block(topic.name, row.line, "the topic is full")
             else:
-                self._gone.add(row.number)
+                self._gone[row.number] = row.id
                 self._blocked.end(topic.name, row.line)
         if self._events:
             self._events.emit("outbox.relayed", topic=topic.name, count=len(self._gone) - before)
@@ -307,11 +308,11 @@ class Relay(Service):
         ]
         if not doubtful:
             return rows
-        there = set()
+        there = {}
         for row in doubtful:
             self._steps.begin()
             if self._store.explain(topic, row.id):
-                there.add(row.number)
+                there[row.number] = row.id
         self._gone |= there
         if self._events:
             self._events.emit(

@@ -205,12 +205,20 @@ class OutboxStatements:
         for some in _steps(numbers):
             connection.execute(statement.where(self._outbox.c.number.in_(some)))
 
-    def delete(self, connection: Connection, numbers: Iterable[int]) -> int:
-        """Deletes rows that the store has, or that nobody wants; returns how many there were."""
-        number = self._outbox.c.number
+    def delete(self, connection: Connection, ids: Mapping[int, str]) -> int:
+        """Deletes rows that the store has, or that nobody wants; returns how many there were.
+
+        They are named by number and id: a database that has lost its last rows, in a failover or
+        since a backup was restored, gives their numbers to other messages.
+        """
+        outbox = self._outbox.c
         return sum(
-            connection.execute(delete(self._outbox).where(number.in_(some))).rowcount
-            for some in _steps(numbers)
+            connection.execute(
+                delete(self._outbox).where(
+                    outbox.number.in_(some), outbox.id.in_([ids[number] for number in some])
+                )
+            ).rowcount
+            for some in _steps(ids)
         )
 
     def asked_again(self, connection: Connection) -> int:

@@ -8,7 +8,7 @@ those of `qframe.outbox.rows`, over a dict; what publishes and what relays is qf
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from types import SimpleNamespace
 from typing import Any, Final
@@ -166,8 +166,8 @@ class RowStatements:
     def unmark(self, connection: RelayTransaction, numbers: Iterable[int]) -> None:
         connection.unmarked.update(numbers)
 
-    def delete(self, connection: RelayTransaction, numbers: Iterable[int]) -> int:
-        connection.gone.update(numbers)
+    def delete(self, connection: RelayTransaction, ids: Mapping[int, str]) -> int:
+        connection.gone.update(ids)
         if connection.gone:
             connection.engine.ask("outbox delete", _nothing)
         return len(connection.gone)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
+import sqlite3
 import subprocess
 import sys
 import threading
 from collections import Counter, defaultdict
+from contextlib import closing
 from pathlib import Path
 from typing import Any, Self
 
@@ -24,7 +26,7 @@ from qframe.clock import SYSTEM_CLOCK
 from qframe.errors import AnswerLost, PublishUnknown, StoreUnavailable
 from qframe.events import Events
 from qframe.outbox.relay import Relay
-from qframe.outbox.rows import slot_of
+from qframe.outbox.rows import SLOTS, slot_of
 from qframe.producing.producer import TRIES
 
 orders = Topic("orders", kind="ordered", slots=4)
@@ -271,6 +273,29 @@ def test_a_relay_takes_no_mark_back_of_what_was_anothers_to_send_meanwhile(
         assert sum(each.published for each in app.store.stats(brief, "g")) == 1
         for each in (one, other):
             each.relay.leave()
+
+
+@pytest.mark.promise(1)
+def test_a_row_under_a_number_that_was_given_before_is_relayed(local: Engine, store: str) -> None:
+    """The database was restored without the rows that the relay is about to delete."""
+    outbox, every = Outbox(local), range(SLOTS)
+    outbox.create()
+    with QFrame(store=store) as app, closing(sqlite3.connect(":memory:")) as backup:
+        app.declare(orders)
+        app.store.subscribe(orders, "g")
+        served = Served(app, outbox)
+        with closing(sqlite3.connect(str(local.url.database))) as file:
+            file.backup(backup)
+            put(outbox, orders, 1, key="a")
+            served.turn(f"{1:016x}", *every)
+            local.dispose()
+            backup.backup(file)
+        put(outbox, orders, 2, key="a")
+        served.turn(f"{1:016x}", *every)
+        served.turn(f"{1:016x}", *every)
+        assert outbox.pending() == 0
+        assert sum(each.published for each in app.store.stats(orders, "g")) == 2
+        served.relay.leave()
 
 
 @pytest.mark.promise(5)
