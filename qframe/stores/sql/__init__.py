@@ -21,8 +21,9 @@ Locks are taken in one order, each sort ascending, and only on what an operation
 
     topic    who adds or drops a group, or splits a slot
     group    who changes its roster or drops it
-    slot     who publishes to it, joins what was delayed or held, seeks, subscribes, sweeps;
-             so offsets are given out in the order of commits, and no reader passes a gap
+    slot     who publishes to it, joins what was delayed or held, seeks, subscribes, sweeps, or
+             deletes the topic; so offsets are given out in the order of commits, and no reader
+             passes a gap
     cursor   who pulls, renews, settles, takes, moves, or puts into its queue (publishing to
              subjects does); so epoch and receipt are checked in the transaction that acts
 

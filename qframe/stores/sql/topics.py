@@ -34,6 +34,13 @@ _CHANGE_TOPIC: Final = Statement(
     topics.update().where(topics.c.id == bindparam("of")).values(options=bindparam("o")), "o of"
 )
 
+_LOCK_SLOTS: Final = Statement(
+    select(slots.c.slot)
+    .where(slots.c.slot >= bindparam("first"), slots.c.slot < bindparam("end"))
+    .order_by(slots.c.slot)
+    .with_for_update(),
+    "first end",
+)
 _FORGET_SLOTS: Final = Statement(
     delete(slots).where(slots.c.slot >= bindparam("first"), slots.c.slot < bindparam("end")),
     "first end",
@@ -144,6 +151,7 @@ def delete_part(transaction: Transaction, ref: TopicRef, limit: int) -> bool:
         groups.drop_locked(transaction, ref, named[0])
         return False
     first, end = every_number(ref.id)
+    transaction.rows(_LOCK_SLOTS, (first, end))  # what is being published now is found below
     for listed, removed in _OF_SLOTS:
         rows = transaction.rows(listed, (first, end, limit))
         if rows:

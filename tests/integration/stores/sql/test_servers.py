@@ -21,6 +21,7 @@ from qframe.drivers.sql_postgres import Postgres
 from qframe.outcomes import Moved, Outcome
 from qframe.stores.sql import groups
 from qframe.stores.sql.cursors import lock_slots
+from qframe.stores.sql.publish import publish
 from qframe.stores.sql.schema import cursors
 from qframe.stores.sql.store import SqlStore
 
@@ -80,16 +81,61 @@ def test_publishing_while_the_group_is_dropped_leaves_no_row_behind(
     assert store.verify(topic) == []
     assert [one.body for one in pulled(store, topic, "r", "h").deliveries] == [b"1"]
     store.drop_group(topic, "h")
-    found = store._database.read(lambda it: _counts(it))
-    assert found == {"qframe_cursors": 1, "qframe_subjects": 0, "qframe_backlog": 0}
+    found = store._database.read(lambda it: _counts(it, "cursors", "subjects", "backlog"))
+    assert found == {"cursors": 1, "subjects": 0, "backlog": 0}
 
 
-def _counts(transaction: Transaction) -> dict[str, int]:
-    found = {}
-    for table in ("qframe_cursors", "qframe_subjects", "qframe_backlog"):
-        transaction._cursor.execute(f"SELECT COUNT(*) FROM {table}")
-        found[table] = transaction._cursor.fetchall()[0][0]
-    return found
+def _counts(transaction: Transaction, *tables: str) -> dict[str, int]:
+    return {
+        table: _rows(transaction, f"SELECT COUNT(*) FROM qframe_{table}")[0][0] for table in tables
+    }
+
+
+@pytest.mark.parametrize("kind", ["stream", "ordered"])
+def test_publishing_while_the_topic_is_deleted_leaves_no_row_behind(
+    store: SqlStore, kind: str
+) -> None:
+    topic = begun(store, kind)
+    store.drop_group(topic, "g")
+    place = store._ref(topic)
+    inside, go_on = threading.Event(), threading.Event()
+
+    def publish_slowly(transaction: Transaction) -> None:
+        publish(transaction, place, [entry(topic, 1, "k", "a")])
+        inside.set()
+        assert go_on.wait(60)
+
+    publishing = Together(lambda: store._database.write(publish_slowly))
+    assert inside.wait(60)
+    deleting = Together(lambda: _delete_whole(store, topic))
+    eventually(lambda: _waits_for_a_lock(store))
+    go_on.set()
+    publishing.join()
+    deleting.join()
+    assert store.topics() == []
+    found = store._database.read(lambda it: _counts(it, "log", "marks", "subjects", "slots"))
+    assert not any(found.values()), found
+
+
+def _delete_whole(store: SqlStore, topic: Topic) -> None:
+    while not store.delete(topic):
+        pass
+
+
+def _waits_for_a_lock(store: SqlStore) -> bool:
+    """Whether a transaction waits for another one's lock."""
+    waiting = (
+        "SELECT 1 FROM pg_stat_activity WHERE wait_event_type = 'Lock'"
+        " AND datname = current_database()"
+        if store._database.backend.has_partial_indexes
+        else "SELECT 1 FROM information_schema.innodb_trx WHERE trx_state = 'LOCK WAIT'"
+    )
+    return bool(store._database.read_autocommit(lambda it: _rows(it, waiting)))
+
+
+def _rows(transaction: Transaction, text: str) -> list[Any]:
+    transaction._cursor.execute(text)
+    return list(transaction._cursor.fetchall())
 
 
 @pytest.mark.promise(1)
