@@ -45,7 +45,7 @@ _REMEDY: Final = "use postgresql+psycopg://user:password@host:5432/name"
 # host that has vanished is noticed. Every statement goes by an index, but one that was planned
 # while its table was empty would read all of it from then on, as long as the plan is kept; what
 # must be read whole all the same is not worth compiling. Whoever names one of these in the URL has
-# the last word.
+# the last word; of a setting that is given twice the server takes the second.
 _CONNECTING: Final[Mapping[str, Any]] = {
     "connect_timeout": 10,
     "keepalives_idle": 30,
@@ -102,6 +102,8 @@ class Postgres(Backend):
         self._options = {**_CONNECTING, **_threshold(shown, options.pop("prepare_threshold", ""))}
         dialect: Any = PGDialect_psycopg(paramstyle="format")  # type: ignore[no-untyped-call]
         _, wanted = dialect.create_connect_args(url.set(query=options))
+        if more := wanted.pop("options", ""):
+            self._options["options"] = f"{_CONNECTING['options']} {more}"
         # Keys and errors may have any character, whatever is usual in the database.
         self._options |= wanted | {"client_encoding": "utf8"}
         pool = QueuePool(self._connected, pool_size=8, max_overflow=64, reset_on_return=None)

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import sys
+from contextlib import closing
 
 import pytest
 from servers import MariaDbServer, PostgresServer
 
 from qframe import BadUrl, StoreUnavailable
+from qframe.drivers.sql import Transaction
 from qframe.stores.open import open_store
+from qframe.stores.sql.store import SqlStore
 
 SECRET = "hunter2"
 
@@ -110,6 +113,24 @@ def test_an_option_that_the_driver_does_not_know_or_take_is_refused(
             open_store(f"{server.new_database()}?colour={SECRET}")
         with pytest.raises(BadUrl, match="soon"):
             open_store(f"{server.new_database()}?connect_timeout=soon")
+
+
+def test_a_search_path_in_the_url_takes_none_of_the_other_settings_away(
+    postgres: PostgresServer,
+) -> None:
+    url = postgres.new_database()
+    postgres.call("CREATE SCHEMA shop", url.rpartition("/")[2])
+    settings = ["search_path", "lock_timeout", "idle_in_transaction_session_timeout",
+                "enable_seqscan", "jit"]  # fmt: skip
+
+    def look(transaction: Transaction) -> list[str]:
+        names = ", ".join(f"current_setting('{name}')" for name in settings)
+        transaction._cursor.execute(f"SELECT {names}")
+        return list(transaction._cursor.fetchone())
+
+    chosen = "-csearch_path%3Dshop%20-c%20lock_timeout%3D5s"
+    with closing(SqlStore(f"{url}?options={chosen}")) as store:
+        assert store._database.read_autocommit(look) == ["shop", "5s", "30s", "off", "off"]
 
 
 def test_a_search_path_without_a_schema_is_refused_with_what_to_check(
