@@ -29,7 +29,7 @@ from qframe.errors import BadUrl, SchemaMismatch, StoreFull, StoreUnavailable
 
 OLDEST_MARIADB: Final = (10, 6)
 OLDEST_MYSQL: Final = (8, 0)
-SCHEMA_LOCK_S: Final = 60
+LOCK_WAIT_S: Final = 30
 ROOM: Final = 4096  # for what a statement holds beside a body
 _REMEDY: Final = "use mysql+pymysql://user:password@host:3306/name"
 _SCHEMA_LOCK: Final = "qframe_migrate"
@@ -38,14 +38,14 @@ _SCHEMA_LOCK: Final = "qframe_migrate"
 # whatever the server's settings are.
 _SESSION: Final = (
     "SET SESSION time_zone = '+00:00', sql_mode = 'STRICT_TRANS_TABLES,NO_ENGINE_SUBSTITUTION', "
-    "tx_isolation = 'READ-COMMITTED', innodb_lock_wait_timeout = 20, "
+    f"tx_isolation = 'READ-COMMITTED', innodb_lock_wait_timeout = {LOCK_WAIT_S}, "
     "sql_select_limit = 18446744073709551615, sql_safe_updates = 0, sql_big_selects = 1, "
     "completion_type = 'NO_CHAIN'"
 )
 # A worker that is stopped in the middle of a transaction must not keep others from its slots.
 _MARIADB_SESSION: Final = "SET SESSION idle_transaction_timeout = 30"
 # The last one: a table was changed while a snapshot was open, by who migrates.
-_CONFLICTS: Final = (1213, 1205, 1020, 1062, 1412)
+_CONFLICTS: Final = (1213, 1020, 1062, 1412)
 _READ_ONLY: Final = (1290, 1792, 1836)
 _LOST: Final = (0, 1053, 1152, 1158, 1159, 1160, 1161, *_READ_ONLY, 1927, 2003, 2006, 2013,
                 2014, 2055, 4031)  # fmt: skip
@@ -121,9 +121,10 @@ class MariaDb(Backend):
 
     def lock_schema(self, cursor: Any) -> None:
         """Waits until no other session holds the lock."""
-        cursor.execute("SELECT GET_LOCK(CONCAT(%s, DATABASE()), %s)", (_SCHEMA_LOCK, SCHEMA_LOCK_S))
+        cursor.execute("SELECT GET_LOCK(CONCAT(%s, DATABASE()), %s)", (_SCHEMA_LOCK, LOCK_WAIT_S))
         if cursor.fetchone()[0] != 1:
-            raise self._pymysql.err.OperationalError(1205, "another process is changing the tables")
+            text = "another process is changing the tables"
+            raise self._pymysql.err.OperationalError(_LOCKED, text)
 
     def unlock_schema(self, cursor: Any) -> None:
         """Lets the lock go, which outlives the transaction."""
@@ -137,7 +138,7 @@ class MariaDb(Backend):
         return super().run_many(cursor, text, parameters)
 
     def is_conflict(self, error: Exception) -> bool:
-        """Deadlocks, locks waited for too long, and two who add the same."""
+        """Deadlocks, and two who add the same."""
         return _code(error) in _CONFLICTS
 
     def is_gone(self, error: Exception) -> bool:

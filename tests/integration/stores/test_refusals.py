@@ -21,10 +21,13 @@ from qframe.cli.main import cli
 from qframe.clock import SYSTEM_CLOCK
 from qframe.doctor.examine import examine
 from qframe.drivers import redis as driver
-from qframe.drivers import sql_sqlite
+from qframe.drivers import sql_mariadb, sql_sqlite
+from qframe.drivers.sql import Transaction
 from qframe.drivers.sql_mariadb import MariaDb
 from qframe.drivers.sql_sqlite import Sqlite
 from qframe.options.settings import Settings
+from qframe.stores.sql.cursors import lock_topic
+from qframe.stores.sql.store import SqlStore
 
 TOPIC = Topic("orders", kind="ordered", slots=2)
 REPLICA = "name the primary in the URL, or its Sentinels"
@@ -191,6 +194,33 @@ def held(server: PostgresServer, database: str) -> Iterator[None]:
     with psycopg.connect(where.render_as_string(False)) as connection:
         connection.execute("LOCK TABLE qframe_slots")
         yield
+
+
+def test_a_mariadb_whose_rows_are_locked_says_so_at_the_end_of_one_wait(
+    mariadb: MariaDbServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waits = f"innodb_lock_wait_timeout = {sql_mariadb.LOCK_WAIT_S}"
+    assert waits in sql_mariadb._SESSION
+    session = sql_mariadb._SESSION.replace(waits, "innodb_lock_wait_timeout = 1")
+    monkeypatch.setattr(sql_mariadb, "_SESSION", session)
+    url = mariadb.new_database()
+    tries: list[int] = []
+
+    def lock(transaction: Transaction) -> None:
+        tries.append(1)
+        lock_topic(transaction, place)
+
+    with (
+        closing(SqlStore(url)) as store,
+        closing(mariadb._connect(url.rpartition("/")[2])) as other,
+        other.cursor() as cursor,
+    ):
+        place = store._ref(store.declare(TOPIC))
+        cursor.execute("BEGIN")
+        cursor.execute("SELECT * FROM qframe_topics FOR UPDATE")
+        with pytest.raises(StoreUnavailable, match=r"is held up: .*timeout.*; end the trans"):
+            store._database.write(lock)
+    assert len(tries) == 1
 
 
 def test_a_mariadb_that_ends_statements_says_so(mariadb: MariaDbServer) -> None:
