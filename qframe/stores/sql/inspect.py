@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from sqlalchemy import bindparam, select
+from sqlalchemy import Table, bindparam, select
 from typing_extensions import override
 
 from qframe.codec import time_of_token
-from qframe.drivers.sql import Statement, Transaction
+from qframe.drivers.sql import Row, Statement, Transaction
 from qframe.stores.base import Inspecting
 from qframe.stores.faults import sentences
 from qframe.stores.records import Record, Stats
@@ -18,7 +18,6 @@ from qframe.stores.sql.audit import verify
 from qframe.stores.sql.counts import stats
 from qframe.stores.sql.cursors import (
     CURSORS,
-    EVERYTHING,
     GROUPS,
     CursorRow,
     known_group,
@@ -32,6 +31,7 @@ from qframe.stores.sql.records import (
 )
 from qframe.stores.sql.role import SqlRole
 from qframe.stores.sql.schema import (
+    PER_TOPIC,
     HeadState,
     backlog,
     dead,
@@ -41,7 +41,12 @@ from qframe.stores.sql.schema import (
     log,
     subjects,
 )
-from qframe.stores.sql.search_rows import records_behind
+from qframe.stores.sql.search_rows import (
+    SqlLineReader,
+    behind,
+    record_of_held,
+    records_behind,
+)
 from qframe.stores.sql.topic_ref import TopicRef
 from qframe.topic import Topic
 
@@ -70,9 +75,11 @@ _HELD: Final = Statement(
 )  # fmt: skip
 _FIND: Final = {
     table.name: Statement(
-        select(table).where(
+        select(table)
+        .where(
             column >= bindparam("first"), column < bindparam("end"), table.c.id == bindparam("i")
-        ),
+        )
+        .order_by(*table.primary_key),
         "first end i",
     )
     for table, column in (
@@ -144,17 +151,12 @@ def _records(
     """A slot's messages, up to `limit` of each sort: doing, todo, waiting, held, dead."""
     at = ref.cursor_number(number, slot)
     if not ref.topic.has_subjects:
-        row = transaction.rows(CURSORS, (at, at + 1))[0]
-        cursor = CursorRow(*row)
-        settled = ranges.load(cursor.settled)
-        for line in transaction.rows(
-            window.READ, (ref.slot_number(slot), cursor.floor, cursor.read - cursor.floor)
-        ):
-            if not ranges.contains(settled, line[0]):
-                record = record_of_log(ref, group, slot, "doing", line)
-                record.lease_until_ms = cursor.lease_until
-                record.held_since_ms = time_of_token(cursor.receipt)
-                yield record
+        cursor = CursorRow(*transaction.rows(CURSORS, (at, at + 1))[0])
+        for line in _unsettled(transaction, ref, cursor, limit):
+            record = record_of_log(ref, group, slot, "doing", line)
+            record.lease_until_ms = cursor.lease_until
+            record.held_since_ms = time_of_token(cursor.receipt)
+            yield record
     for state in (HeadState.DOING, HeadState.TODO, HeadState.WAITING):
         for row in transaction.rows(_STANDING, (at, state, limit)):
             yield from _with_behind(transaction, ref, group, HeadRow(*row), limit, now_ms)
@@ -164,6 +166,19 @@ def _records(
     yield from _kept_back(transaction, ref, slot, limit)
     for row in transaction.rows(_DEAD_OF, (at, limit)):
         yield record_of_dead(ref, group, row)
+
+
+def _unsettled(transaction: Transaction, ref: TopicRef, cursor: CursorRow, limit: int) -> list[Row]:
+    """The first messages of a stream's line that are in doing.
+
+    Behind one slow message there may be millions that are settled: they are not read.
+    """
+    at, found = ref.slot_number(cursor.slot), list[Row]()
+    for first, end in ranges.gaps(cursor.floor, cursor.read, ranges.load(cursor.settled)):
+        if (most := min(end - first, limit - len(found))) <= 0:
+            break
+        found += [row for row in transaction.rows(window.READ, (at, first, most)) if row[0] < end]
+    return found
 
 
 def _with_behind(
@@ -181,84 +196,43 @@ def _kept_back(transaction: Transaction, ref: TopicRef, slot: int, limit: int) -
     at = ref.slot_number(slot)
     for row in transaction.rows(_LATER, (at, limit)):
         yield record_of_delayed(ref, slot, row)
-    for _, key, sequence, due, priority, message_id, headers, body, at_ms in transaction.rows(
-        _HELD, (at, limit)
-    ):
-        record = record_of_log(
-            ref, None, slot, "held", (None, message_id, key, headers, body, at_ms)
-        )
-        record.subject, record.due_ms, record.priority = key, due, priority
-        record.sequence = sequence
-        record.error = f"waits for a sequence number before {sequence}"
-        yield record
+    for row in transaction.rows(_HELD, (at, limit)):
+        yield record_of_held(ref, slot, row)
 
 
 def explain(transaction: Transaction, ref: TopicRef, message_id: str) -> list[Record]:
     """Where a message stands now: a record for each place."""
     now_ms = transaction.now_ms()
+    groups = {name: number for number, name in transaction.rows(GROUPS, (ref.id,))}
+    line = SqlLineReader(transaction, ref, groups, now_ms)
+
+    def rows_of(table: Table, span: tuple[int, int]) -> list[tuple[int, Row]]:
+        rows = transaction.rows(_FIND[table.name], (*span, message_id))
+        return [(row[0] % PER_TOPIC, row) for row in rows if ref.is_in_use(row[0] % PER_TOPIC)]
+
+    logged = rows_of(log, ref.slot_range())
     found: list[Record] = []
-    for number, name in transaction.rows(GROUPS, (ref.id,)):
+    for name, number in groups.items():
         span = ref.cursor_range(number)
-        rows = transaction.rows(_FIND[subjects.name], (*span, message_id))
-        found += [record_of_head(ref, name, HeadRow(*row), now_ms) for row in rows]
-        for row in transaction.rows(_FIND[backlog.name], (*span, message_id)):
-            head = heads.fetched(transaction, row[0], row[1])
-            found += (
-                [
-                    record
-                    for record in _with_behind(transaction, ref, name, head, EVERYTHING, now_ms)
-                    if record.seq == row[2]
-                ]
-                if head is not None
-                else []
-            )
-        rows = transaction.rows(_FIND[dead.name], (*span, message_id))
-        found += [record_of_dead(ref, name, row) for row in rows]
-        found = [record for record in found if ref.is_in_use(record.slot)]
-        mine = {(record.slot, record.seq) for record in found if record.group == name}
-        found += [
-            record for record in _in_log(transaction, ref, number, name, message_id)
-            if (record.slot, record.seq) not in mine
-        ]  # fmt: skip
-    span = ref.slot_range()
-    if not found:
-        for row in transaction.rows(_FIND[log.name], (*span, message_id)):
-            slot = row[0] - ref.slot_number(0)
-            if ref.is_in_use(slot):
-                found.append(record_of_log(ref, None, slot, "todo", row[1:]))
-    for slot in ref.topic.all_slots:
-        found += [
-            record
-            for record in _kept_back(transaction, ref, slot, EVERYTHING)
-            if record.id == message_id
+        mine = [
+            record_of_head(ref, name, HeadRow(*row), now_ms) for _, row in rows_of(subjects, span)
         ]
-    return found
-
-
-def _in_log(
-    transaction: Transaction, ref: TopicRef, number: int, name: str, message_id: str
-) -> list[Record]:
-    """A stream's message in the line of a group: settled, handed out, or still to come."""
-    found = []
-    first = ref.slot_number(0)
-    for row in transaction.rows(_FIND[log.name], (*ref.slot_range(), message_id)):
-        slot, seq = row[0] - first, row[1]
-        if not ref.is_in_use(slot):
-            continue
-        at = ref.cursor_number(number, slot)
-        cursor = CursorRow(*transaction.rows(CURSORS, (at, at + 1))[0])
-        if heads.fetched(transaction, at, str(seq)) is not None:
-            continue
-        if any(each[1] == seq for each in transaction.rows(_DEAD_OF, (at, EVERYTHING))):
-            continue
-        state = "todo"
-        if seq < cursor.floor or ranges.contains(ranges.load(cursor.settled), seq):
-            state = "settled"
-        elif seq < cursor.read:
-            state = "doing"
-        record = record_of_log(ref, name, slot, state, row[1:])
-        if state == "doing":
-            record.lease_until_ms = cursor.lease_until
-            record.held_since_ms = time_of_token(cursor.receipt)
-        found.append(record)
+        for _, row in rows_of(backlog, span):
+            head = heads.fetched(transaction, row[0], row[1])
+            if head is not None:
+                some = behind(transaction, head, message_id, max(1, head.given))
+                records = records_behind(ref, name, head, some, now_ms)
+                mine += [record for record in records if record.seq == row[2]]
+        mine += [record_of_dead(ref, name, row) for _, row in rows_of(dead, span)]
+        elsewhere = {(record.slot, record.seq) for record in mine}
+        found += mine
+        found += [
+            line.in_line(name, slot, row[1:])
+            for slot, row in logged
+            if (slot, row[1]) not in elsewhere
+        ]
+    if not found:
+        found = [record_of_log(ref, None, slot, "todo", row[1:]) for slot, row in logged]
+    found += [record_of_delayed(ref, slot, row) for slot, row in rows_of(later, ref.slot_range())]
+    found += [record_of_held(ref, slot, row) for slot, row in rows_of(held, ref.slot_range())]
     return found

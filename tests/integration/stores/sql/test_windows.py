@@ -1,4 +1,4 @@
-"""What a pull reads of a stream whose window is long, since a slow message holds its floor."""
+"""What is read of long lines: of a stream whose slow message holds its floor, of those who wait."""
 
 from __future__ import annotations
 
@@ -6,10 +6,24 @@ import pytest
 from databases import EPOCH, begun, entry
 
 from qframe.drivers.sql import Row, Statement, Transaction
+from qframe.outcomes import Verdict
 from qframe.stores.sql.store import SqlStore
-from qframe.stores.types import PullRequest
+from qframe.stores.types import PullRequest, Settlement
 
 COUNT = 1000
+
+
+def counted_rows(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """How many rows each query finds from now on."""
+    rows, read = Transaction.rows, []
+
+    def counted(self: Transaction, statement: Statement, parameters: Row = ()) -> list[Row]:
+        found = rows(self, statement, parameters)
+        read.append(len(found))
+        return found
+
+    monkeypatch.setattr(Transaction, "rows", counted)
+    return read
 
 
 def test_a_lost_reply_is_given_again_without_reading_what_is_settled(
@@ -20,15 +34,45 @@ def test_a_lost_reply_is_given_again_without_reading_what_is_settled(
     asks = [PullRequest(0, EPOCH, COUNT, 0)]
     got = store.pull(topic, "g", asks, receipt="r", lease_ms=60_000, max_attempts=5).deliveries
     store.acknowledge(topic, "g", got[1:-1], {0: EPOCH})  # all but the first and the last
-    rows, read = Transaction.rows, []
-
-    def counted(self: Transaction, statement: Statement, parameters: Row = ()) -> list[Row]:
-        found = rows(self, statement, parameters)
-        read.append(len(found))
-        return found
-
-    monkeypatch.setattr(Transaction, "rows", counted)
+    read = counted_rows(monkeypatch)
     asks = [PullRequest(0, EPOCH, 10, COUNT - 1)]
     pulled = store.pull(topic, "g", asks, receipt="s", lease_ms=60_000, max_attempts=5)
     assert [one.seq for one in pulled.deliveries] == [*range(COUNT - 1, COUNT + 9)]
     assert max(read) <= 10
+
+
+def test_a_message_in_hand_is_shown_without_reading_what_is_settled_behind_it(
+    store: SqlStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topic = begun(store, "stream", 1)
+    store.publish(topic, [entry(topic, n, "k", str(n)) for n in range(COUNT)])
+    asks = [PullRequest(0, EPOCH, COUNT, 0)]
+    got = store.pull(topic, "g", asks, receipt="r", lease_ms=60_000, max_attempts=5).deliveries
+    store.acknowledge(topic, "g", got[1:-1], {0: EPOCH})
+    read = counted_rows(monkeypatch)
+    shown = store.peek(topic, "g", states=["doing"])
+    assert [one.seq for one in shown] == [0, COUNT - 1]
+    assert max(read) <= 2
+
+
+@pytest.mark.parametrize("place", ["later", "held", "behind", "dead"])
+def test_where_a_message_stands_is_told_without_reading_its_neighbours(
+    store: SqlStore, monkeypatch: pytest.MonkeyPatch, place: str
+) -> None:
+    topic = begun(store, "stream" if place in ("later", "dead") else "ordered", 1)
+    entries = [entry(topic, n, "k", str(n)) for n in range(COUNT)]
+    for number, one in enumerate(entries):
+        one.delay_ms = 3_600_000 if place == "later" else None
+        one.sequence = 2 + number if place == "held" else None
+    store.publish(topic, entries)
+    if place == "dead":
+        asks = [PullRequest(0, EPOCH, COUNT, 0)]
+        got = store.pull(topic, "g", asks, receipt="r", lease_ms=60_000, max_attempts=5).deliveries
+        store.settle(
+            topic, "g",
+            [Settlement(one.slot, None, one.seq, "r", 1, EPOCH, Verdict.DEAD) for one in got],
+        )  # fmt: skip
+    read = counted_rows(monkeypatch)
+    [found] = store.explain(topic, entries[COUNT // 2].id)
+    assert found.state == {"later": "waiting", "behind": "todo"}.get(place, place)
+    assert max(read) <= 2
