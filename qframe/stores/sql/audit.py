@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Final
 
-from sqlalchemy import bindparam, func, select
+from sqlalchemy import bindparam, func, literal_column, select
 
 from qframe.drivers.sql import Statement, Transaction
 from qframe.stores import faults
@@ -21,23 +20,23 @@ from qframe.stores.sql.schema import PER_TOPIC, HeadState, backlog, log, subject
 from qframe.stores.sql.topic_ref import TopicRef
 from qframe.topic import Kind
 
+PAGE: Final = 1000
+_UNREAD: Final = ("error", "body")
 _HEADS: Final = Statement(
-    select(subjects).where(
-        subjects.c.cursor >= bindparam("first"), subjects.c.cursor < bindparam("end")
-    ),
-    "first end",
+    select(*[literal_column("NULL") if c.name in _UNREAD else c for c in subjects.c])
+    .where(subjects.c.cursor == bindparam("at"), subjects.c.subject > bindparam("of"))
+    .order_by(subjects.c.subject)
+    .limit(bindparam("most")),
+    "at of most",
 )
 _BEHIND: Final = Statement(
-    select(backlog.c.cursor, backlog.c.subject, func.count())
-    .where(backlog.c.cursor >= bindparam("first"), backlog.c.cursor < bindparam("end"))
-    .group_by(backlog.c.cursor, backlog.c.subject),
-    "first end",
+    select(backlog.c.subject, func.count())
+    .where(backlog.c.cursor == bindparam("at"))
+    .group_by(backlog.c.subject),
+    "at",
 )
 _SEQS: Final = Statement(
-    select(backlog.c.cursor, backlog.c.subject, backlog.c.seq).where(
-        backlog.c.cursor >= bindparam("first"), backlog.c.cursor < bindparam("end")
-    ),
-    "first end",
+    select(backlog.c.subject, backlog.c.seq).where(backlog.c.cursor == bindparam("at")), "at"
 )
 _LINE: Final = Statement(
     select(func.count()).select_from(log).where(
@@ -58,7 +57,6 @@ def verify(transaction: Transaction, ref: TopicRef) -> list[Fault]:
     """The faults in a topic's tables; nothing if there is none."""
     wrong: list[Fault] = []
     for number, name in transaction.rows(GROUPS, (ref.id,)):
-        span = ref.cursor_range(number)
         who = f"{ref.topic.name}/{name or '(no group)'}"
         cursors = list(cursors_of(transaction, ref, number).values())
         known = {each.cursor: each for each in cursors}
@@ -71,10 +69,13 @@ def verify(transaction: Transaction, ref: TopicRef) -> list[Fault]:
             if ref.cursor_number(number, slot) not in known
         ]  # fmt: skip
         wrong += lost or _counts(transaction, ref, number, name, who)
-        for each in cursors:
-            if not ref.topic.has_subjects:
-                wrong += _line(transaction, ref, each, name, who)
-        wrong += _queues(transaction, ref, span, name, who, known)
+        heads: dict[int, int] = dict(transaction.rows(arrive.HEADS, ref.slot_range()))
+        for each in () if ref.topic.has_subjects else cursors:
+            head = heads[ref.slot_number(each.slot)]
+            wrong += _line(transaction, ref, each, head, name, who)
+        for slot in ref.topic.all_slots:
+            at = ref.cursor_number(number, slot)
+            wrong += _queue(transaction, ref, at, known.get(at), name, who)
     return faults.with_counts_last(wrong)
 
 
@@ -96,13 +97,11 @@ def _counts(
 
 
 def _line(
-    transaction: Transaction, ref: TopicRef, cursor: CursorRow, name: str, who: str
+    transaction: Transaction, ref: TopicRef, cursor: CursorRow, head: int, name: str, who: str
 ) -> list[Fault]:
     """A stream's cursor, and the log under it."""
-    slot = cursor.cursor % PER_TOPIC
+    slot = cursor.slot
     at = ref.slot_number(slot)
-    heads: dict[int, int] = dict(transaction.rows(arrive.HEADS, ref.slot_range()))
-    head = heads[at]
     wrong: list[tuple[str, str | None]] = []
     is_ordered = cursor.floor <= cursor.read <= head
     if not is_ordered:
@@ -140,47 +139,41 @@ def _gaps(transaction: Transaction, at: int, floor: int, head: int) -> list[str]
     return [*found[:_GAPS_NAMED], *([f"and {more} more gaps"] if more > 0 else ())]
 
 
-def _queues(
-    transaction: Transaction,
-    ref: TopicRef,
-    span: tuple[int, int],
-    name: str,
-    who: str,
-    known: Mapping[int, CursorRow],
+def _queue(
+    transaction: Transaction, ref: TopicRef, at: int, cursor: CursorRow | None, name: str, who: str
 ) -> list[Fault]:
     """Heads, and what stands behind them."""
     wrong: list[Fault] = []
+    slot = at % PER_TOPIC
 
-    def say(at: int, subject: str, what: str, left: str | None = None) -> None:
-        slot = at % PER_TOPIC
+    def say(subject: str, what: str, left: str | None = None) -> None:
         where = f"{who} slot {slot} subject {subject}"
         wrong.append(Fault(where, what, name, slot, Part.SUBJECT, subject, left=left))
 
-    behind = Counter(
-        {
-            (row[0], row[1]): row[2]
-            for row in transaction.rows(_BEHIND, span)
-            if ref.is_in_use(row[0] % PER_TOPIC)
-        }
-    )
-    for row in transaction.rows(_HEADS, span):
-        if not ref.is_in_use(row[0] % PER_TOPIC):
-            continue
-        head = HeadRow(*row)
-        at, subject = head.cursor, head.subject
-        there = behind.pop((at, subject), 0)
+    behind: dict[str, int] = dict(transaction.rows(_BEHIND, (at,)))
+    for head in _heads(transaction, at):
+        subject = head.subject
+        there = behind.pop(subject, 0)
         if bool(head.behind) != bool(there):
-            say(at, subject, f"behind is {head.behind}, and {there} messages are behind it")
+            say(subject, f"behind is {head.behind}, and {there} messages are behind it")
         for what, left in _faults(ref.topic.kind, head, there):
-            say(at, subject, what, left)
-        if not ref.topic.has_subjects and _is_in_line(known.get(at), head.seq):
-            say(at, subject, "it is also in the line", faults.TWO_PLACES)
-    for at, subject, seq in () if ref.topic.has_subjects else transaction.rows(_SEQS, span):
-        if _is_in_line(known.get(at), seq):
-            say(at, subject, f"offset {seq} behind it is also in the line", faults.TWO_PLACES)
-    for (at, subject), count in behind.items():
-        say(at, subject, f"{count} messages behind no head")
+            say(subject, what, left)
+        if not ref.topic.has_subjects and _is_in_line(cursor, head.seq):
+            say(subject, "it is also in the line", faults.TWO_PLACES)
+    for subject, seq in () if ref.topic.has_subjects else transaction.rows(_SEQS, (at,)):
+        if _is_in_line(cursor, seq):
+            say(subject, f"offset {seq} behind it is also in the line", faults.TWO_PLACES)
+    for subject, count in behind.items():
+        say(subject, f"{count} messages behind no head")
     return wrong
+
+
+def _heads(transaction: Transaction, at: int) -> Iterator[HeadRow]:
+    """The heads of a cursor without their bodies and errors, a page at a time."""
+    after = ""
+    while rows := transaction.rows(_HEADS, (at, after, PAGE)):
+        yield from (HeadRow(*row) for row in rows)
+        after = rows[-1][1]
 
 
 def _is_in_line(cursor: CursorRow | None, offset: int) -> bool:

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import pytest
 from databases import EPOCH, begun, entry
+from sqlalchemy import bindparam
 
 from qframe.drivers.sql import Row, Statement, Transaction
 from qframe.outcomes import Verdict
+from qframe.stores.sql import audit
+from qframe.stores.sql.schema import subjects
 from qframe.stores.sql.store import SqlStore
 from qframe.stores.types import PullRequest, Settlement
 
@@ -76,3 +79,25 @@ def test_where_a_message_stands_is_told_without_reading_its_neighbours(
     [found] = store.explain(topic, entries[COUNT // 2].id)
     assert found.state == {"later": "waiting", "behind": "todo"}.get(place, place)
     assert max(read) <= 2
+
+
+def test_an_audit_reads_all_heads_a_page_at_a_time_and_no_bodies(
+    store: SqlStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topic = begun(store, "delay", 2)
+    store.publish(topic, [entry(topic, "body", f"k{n}", str(n)) for n in range(COUNT)])
+    one = subjects.c.subject == bindparam("of")
+    wrong = Statement(subjects.update().where(one).values(given=bindparam("g")), "g of")
+    store._database.write(lambda it: it.run(wrong, (1, f"k{COUNT - 1}")))
+    rows, found = Transaction.rows, []
+
+    def noted(self: Transaction, statement: Statement, parameters: Row = ()) -> list[Row]:
+        found.append(rows(self, statement, parameters))
+        return found[-1]
+
+    monkeypatch.setattr(Transaction, "rows", noted)
+    monkeypatch.setattr(audit, "PAGE", 10)
+    [told] = store.verify(topic)
+    assert f"subject k{COUNT - 1}: not in doing, but with a receipt or a run" in told
+    assert max(map(len, found)) <= 10
+    assert not any(b'"body"' in row for some in found for row in some)
