@@ -47,7 +47,7 @@ _REPLACE: Final = Statement(
     ),
     "s r d p i k h b a at of",
 )  # fmt: skip
-_BEHIND: Final = Statement(
+HAS_BEHIND: Final = Statement(
     subjects.update()
     .where(subjects.c.cursor == bindparam("at"), subjects.c.subject == bindparam("of"))
     .values(behind=1),
@@ -220,7 +220,7 @@ class Writes:
         heads.insert_new(self._transaction, self._new_heads)
         run_many(_REPLACE, self._replaced)
         run_many(heads.ADD_BEHIND, self._behind)
-        run_many(_BEHIND, self._first_behind)
+        run_many(HAS_BEHIND, self._first_behind)
         run_many(COUNT, self._counts)
 
 
@@ -238,7 +238,7 @@ def _next_round(
             outcome = Outcome.MERGED if kind is Kind.MERGE else Outcome.REPLACED
     else:
         head.behind = 1
-        transaction.run(_BEHIND, (cursor, one.subject))
+        transaction.run(HAS_BEHIND, (cursor, one.subject))
     transaction.run(
         heads.ADD_BEHIND,
         (cursor, one.subject, seq, due, one.priority,

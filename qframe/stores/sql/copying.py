@@ -17,6 +17,7 @@ from qframe.stores.sql.cursors import cursors_of, known_group, lock_slots
 from qframe.stores.sql.dead_letters import add_dead_letter
 from qframe.stores.sql.growing import check_token
 from qframe.stores.sql.parking import max_parked_of
+from qframe.stores.sql.publish import LAST_DELAYED
 from qframe.stores.sql.role import SqlRole
 from qframe.stores.sql.scan_rows import SqlPages
 from qframe.stores.sql.schema import (
@@ -73,12 +74,6 @@ _SOME_BEHIND: Final = Statement(
     .limit(1),
     "at least most first last",
 )  # fmt: skip
-_HAS_BEHIND: Final = Statement(
-    subjects.update()
-    .where(subjects.c.cursor == bindparam("at"), subjects.c.subject == bindparam("of"))
-    .values(behind=1),
-    "at of",
-)
 _NOT_DEAD: Final = _removed(dead, "cursor", "seq")
 _NOT_HELD: Final = _removed(held, "slot", "key", "sequence")
 _HOLD: Final = _added(held)
@@ -87,9 +82,6 @@ _DELAYED: Final = Statement(
         later.c.slot == bindparam("at"), later.c.due == bindparam("d"), later.c.id == bindparam("i")
     ),
     "at d i",
-)
-_LAST_DELAYED: Final = Statement(
-    select(func.max(later.c.number)).where(later.c.slot == bindparam("at")), "at"
 )
 _DELAY: Final = _added(later)
 _SET_POSITION: Final = Statement(
@@ -225,7 +217,7 @@ def _append(transaction: Transaction, at: int, head: int, records: Sequence[Reco
 
 
 def _delay(transaction: Transaction, at: int, records: Sequence[Record]) -> None:
-    number = transaction.rows(_LAST_DELAYED, (at,))[0][0]
+    number = transaction.rows(LAST_DELAYED, (at,))[0][0]
     number = 0 if number is None else number + 1
     for record in records:
         if transaction.row(_DELAYED, (at, record.due_ms, record.id)) is None:
@@ -275,7 +267,7 @@ def _queue_behind(transaction: Transaction, cursor: int, records: Sequence[Recor
     if transaction.row(_SOME_BEHIND, (cursor, *span)) is not None:
         transaction.run_many(_NOT_BEHIND, [row[:3] for row in rows])
     transaction.run_many(heads.ADD_BEHIND, rows)
-    transaction.run_many(_HAS_BEHIND, sorted({row[:2] for row in rows}))
+    transaction.run_many(arrivals.HAS_BEHIND, sorted({row[:2] for row in rows}))
 
 
 def _bury(transaction: Transaction, cursor: int, records: Sequence[Record]) -> None:

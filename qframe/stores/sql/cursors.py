@@ -88,8 +88,8 @@ SET_CURSOR: Final = Statement(
     ),
     "f r s t l a at",
 )  # fmt: skip
-_HEAD: Final = Statement(select(slots.c.head).where(slots.c.slot == bindparam("at")), "at")
-_DEAD: Final = Statement(
+HEAD: Final = Statement(select(slots.c.head).where(slots.c.slot == bindparam("at")), "at")
+COUNT_DEAD: Final = Statement(
     select(func.count()).select_from(dead).where(dead.c.cursor == bindparam("at")), "at"
 )
 
@@ -330,8 +330,8 @@ def unsettled(
         cursor = CursorRow(*row)
         published = cursor.published
         if not ref.topic.has_subjects:
-            head = transaction.rows(_HEAD, (ref.slot_number(slot),))[0][0]
+            head = transaction.rows(HEAD, (ref.slot_number(slot),))[0][0]
             published = head - cursor.base
-        gone = transaction.rows(_DEAD, (at,))[0][0]
+        gone = transaction.rows(COUNT_DEAD, (at,))[0][0]
         found.append(published - cursor.acked - cursor.cancelled - gone)
     return found

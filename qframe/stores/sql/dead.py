@@ -16,6 +16,7 @@ from qframe.stores.sql import arrivals as arrive
 from qframe.stores.sql.arrivals import Arrival
 from qframe.stores.sql.cursors import (
     EVERYTHING,
+    HEAD,
     check_open,
     known_group,
     lock_group_cursors,
@@ -27,7 +28,7 @@ from qframe.stores.sql.padding import padded
 from qframe.stores.sql.parking import Coming, max_parked_of, park
 from qframe.stores.sql.records import record_of_dead
 from qframe.stores.sql.role import SqlRole
-from qframe.stores.sql.schema import PER_TOPIC, backlog, slots, subjects
+from qframe.stores.sql.schema import PER_TOPIC, backlog, subjects
 from qframe.stores.sql.schema import dead as dead_letters
 from qframe.stores.sql.topic_ref import TopicRef, check_slots
 from qframe.topic import Kind, Topic
@@ -108,7 +109,6 @@ _OF_SUBJECT: Final = Statement(
     ),
     "at of at of",
 )
-_HEAD: Final = Statement(select(slots.c.head).where(slots.c.slot == bindparam("at")), "at")
 
 
 class SqlDeadLetters(SqlRole, DeadLetters):
@@ -191,7 +191,7 @@ def _publish_again(
         if one.published_at <= max(row[0] for row in others):
             return
     at = ref.slot_number(cursor % PER_TOPIC)
-    head = transaction.rows(_HEAD, (at,))[0][0]
+    head = transaction.rows(HEAD, (at,))[0][0]
     transaction.run(arrive.SET_HEAD, (head + 1, at))
     one.seq = head
     writes = arrive.Writes(transaction)

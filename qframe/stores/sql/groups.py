@@ -13,6 +13,7 @@ from qframe.stores.base import Groups
 from qframe.stores.sql import controls, ranges, rosters, window
 from qframe.stores.sql.cursors import (
     ADD_GROUP,
+    COUNT_DEAD,
     GROUPS,
     SET_CURSOR,
     UNCLAIMED,
@@ -130,9 +131,6 @@ _MOVE: Final = Statement(
     ),
     "f r b at",
 )  # fmt: skip
-_DEAD: Final = Statement(
-    select(func.count()).select_from(dead).where(dead.c.cursor == bindparam("at")), "at"
-)
 _DROP_DEAD: Final = Statement(
     delete(dead).where(dead.c.cursor == bindparam("at"), dead.c.seq >= bindparam("to")), "at to"
 )
@@ -323,7 +321,7 @@ def seek(transaction: Transaction, ref: TopicRef, group: str, positions: Mapping
         transaction.run(_DROP_BEHIND, (cursor.cursor,))
         transaction.run(_DROP_DEAD, (cursor.cursor, to))
         # The dead of before still count as published, so the base lies that much lower.
-        gone = transaction.rows(_DEAD, (cursor.cursor,))[0][0]
+        gone = transaction.rows(COUNT_DEAD, (cursor.cursor,))[0][0]
         transaction.run(_MOVE, (to, to, to - gone, cursor.cursor))
     notify_messages(transaction, ref, positions)
 

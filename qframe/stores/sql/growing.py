@@ -20,6 +20,7 @@ from qframe.stores.sql.cursors import (
     ADD_CURSOR,
     CLOSED,
     GROUPS,
+    HEAD,
     SET_CURSOR,
     UNCLAIMED,
     lock_cursors,
@@ -56,7 +57,6 @@ _SET_SLOTS: Final = Statement(
 FORGET_GROWTH: Final = Statement(growths.delete().where(growths.c.topic == bindparam("of")), "of")
 SET_GROWTH: Final = Statement(growths.insert(), "topic first split closing target until")
 ADD_SLOT: Final = Statement(slots.insert(), "slot head")
-_HEAD: Final = Statement(select(slots.c.head).where(slots.c.slot == bindparam("at")), "at")
 _FORGET_SLOT: Final = Statement(slots.delete().where(slots.c.slot == bindparam("at")), "at")
 _FORGET_CURSOR: Final = Statement(cursors.delete().where(cursors.c.cursor == bindparam("at")), "at")
 _NO_TOKENS: Final = Statement(
@@ -146,7 +146,7 @@ def open_slot(
     lock_topic(transaction, ref)
     _check_unused(transaction, ref, slot)
     at = ref.slot_number(slot)
-    if again or transaction.row(_HEAD, (at,)) is not None:
+    if again or transaction.row(HEAD, (at,)) is not None:
         check_token(transaction, ref, slot, token)
     else:
         transaction.run(ADD_SLOT, (at, 0))

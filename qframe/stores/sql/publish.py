@@ -48,7 +48,7 @@ _FORGET: Final = Statement(
     marks.delete().where(marks.c.slot == bindparam("at"), marks.c.mark == bindparam("m")), "at m"
 )
 _DELAY: Final = Statement(later.insert(), "slot number due id key headers body published_at")
-_LAST_DELAYED: Final = Statement(
+LAST_DELAYED: Final = Statement(
     select(func.max(later.c.number)).where(later.c.slot == bindparam("at")), "at"
 )
 _LATER: Final = Statement(
@@ -291,7 +291,7 @@ def _append(
         else:
             due.append(Arrival("", 0, 0, entry.id, entry.key, text, entry.body, now_ms))
     if aside:
-        last = transaction.rows(_LAST_DELAYED, (at,))[0][0] or 0
+        last = transaction.rows(LAST_DELAYED, (at,))[0][0] or 0
         numbered = enumerate(aside, start=last + 1)
         transaction.run_many(_DELAY, [(at, number, *row) for number, row in numbered])
     head = writes.to_log(at, head, due, now_ms)

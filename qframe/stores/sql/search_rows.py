@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
-from sqlalchemy import bindparam, func, select
+from sqlalchemy import bindparam, select
 
 from qframe.codec import batch_mark_of, time_of_token
 from qframe.drivers.sql import Row, Statement, Transaction
@@ -13,6 +13,7 @@ from qframe.stores import rules
 from qframe.stores.records import LogSpan, Record, Remembered, Sought
 from qframe.stores.sql import heads, ranges, window
 from qframe.stores.sql.cursors import CURSORS, EVERYTHING, CursorRow
+from qframe.stores.sql.groups import SLOTS
 from qframe.stores.sql.heads import HeadRow
 from qframe.stores.sql.lookups import whole_heads
 from qframe.stores.sql.records import (
@@ -30,8 +31,6 @@ from qframe.stores.sql.schema import (
     is_there,
     log,
     marks,
-    slot_head,
-    slots,
     subjects,
 )
 from qframe.stores.sql.topic_ref import TopicRef
@@ -43,13 +42,6 @@ _MARK: Final = Statement(
         marks.c.expires > bindparam("now"),
     ),
     "at m now",
-)  # fmt: skip
-_SPANS: Final = Statement(
-    select(slots.c.slot, slot_head,
-           select(func.min(log.c.seq)).where(log.c.slot == slots.c.slot).scalar_subquery())
-    .where(slots.c.slot >= bindparam("first"), slots.c.slot < bindparam("end"))
-    .order_by(slots.c.slot),
-    "first end",
 )  # fmt: skip
 IDS: Final = Statement(
     select(log.c.seq, log.c.id, log.c.joined_at)
@@ -133,7 +125,7 @@ def remembered(
 def spans(transaction: Transaction, ref: TopicRef) -> dict[int, LogSpan]:
     """The part of each slot of a stream that is kept."""
     found = {}
-    for at, head, kept in transaction.rows(_SPANS, ref.slot_range()):
+    for at, head, kept in transaction.rows(SLOTS, ref.slot_range()):
         if not ref.is_in_use(at - ref.slot_number(0)):
             continue
         first = head if kept is None else kept
