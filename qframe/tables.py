@@ -104,7 +104,7 @@ def _tables(prefix: str) -> Tables:
         Column("options", _text()),
         Column("created_at", BigInteger, nullable=False),
         Column("sent_at", BigInteger),
-        # A relay that was frozen deletes by number: none may ever name another row.
+        # A relay that was frozen takes marks back by number: none may name another row.
         sqlite_autoincrement=True,
     )  # fmt: skip
     lines = Table(

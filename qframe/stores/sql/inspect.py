@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from operator import itemgetter
 from typing import Final
 
 from sqlalchemy import Table, bindparam, select
@@ -75,11 +76,9 @@ _HELD: Final = Statement(
 )  # fmt: skip
 _FIND: Final = {
     table.name: Statement(
-        select(table)
-        .where(
+        select(table).where(
             column >= bindparam("first"), column < bindparam("end"), table.c.id == bindparam("i")
-        )
-        .order_by(*table.primary_key),
+        ),
         "first end i",
     )
     for table, column in (
@@ -207,7 +206,10 @@ def explain(transaction: Transaction, ref: TopicRef, message_id: str) -> list[Re
     line = SqlLineReader(transaction, ref, groups, now_ms)
 
     def rows_of(table: Table, span: tuple[int, int]) -> list[tuple[int, Row]]:
-        rows = transaction.rows(_FIND[table.name], (*span, message_id))
+        # Sorted here: asked for it in the order of its key the server might read the whole table.
+        rows = sorted(
+            transaction.rows(_FIND[table.name], (*span, message_id)), key=itemgetter(0, 1)
+        )
         return [(row[0] % PER_TOPIC, row) for row in rows if ref.is_in_use(row[0] % PER_TOPIC)]
 
     logged = rows_of(log, ref.slot_range())
