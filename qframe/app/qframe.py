@@ -75,6 +75,7 @@ class QFrame(PublishMethods):
         self.parts: AppParts = AppParts(
             Settings.load(store=store, coordinator=coordinator, namespace=namespace, **options)
         )
+        self._is_stop_asked = False
         self.events: Events = self.parts.events
         self.consumers: list[ConsumerSpec] = self.parts.consumers
         self.outboxes: list[Outbox] = self.parts.outboxes
@@ -268,7 +269,10 @@ class QFrame(PublishMethods):
                 "use @app.consumer, app.relay or @app.cron, and import the modules that do; keep "
                 "the app in a module of its own: a program that they import is loaded twice",
             )  # fmt: skip
+        self._is_stop_asked = False
         worker = self.parts.worker()
+        if self._is_stop_asked:  # while the store was opened, which may take long
+            worker.stop()
         end_log = log_unless_heard(self.events, self.settings)
         try:
             worker.run(burst=burst, drain=drain)
@@ -297,7 +301,11 @@ class QFrame(PublishMethods):
         return self.parts.measure(meters)
 
     def stop(self) -> None:
-        """Asks a running worker to stop, from any thread; `run` returns when it has."""
+        """Asks a running worker to stop, from any thread; `run` returns when it has.
+
+        A `run` that is called later is not stopped.
+        """
+        self._is_stop_asked = True
         worker = self.parts.opened.worker
         if worker is not None:
             worker.stop()

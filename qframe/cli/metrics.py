@@ -17,6 +17,7 @@ from qframe.cli.modules import apps_of
 from qframe.cli.output import say_aside, say_error
 from qframe.cli.target import Target, coordinated
 from qframe.clock import SYSTEM_CLOCK
+from qframe.errors import BadOption
 from qframe.events import Events
 from qframe.http_port import HttpPort, HttpRoute, address_of
 from qframe.outbox.open import inspector_of
@@ -150,10 +151,25 @@ def added_up(port: str | None) -> Iterator[list[str]]:
         yield []
         return
     check_installed(METRICS_PORT, port)
-    with tempfile.TemporaryDirectory(prefix="qframe-metrics-") as folder:
+    with _private_folder(port) as folder:
         registry = registry_of(FolderCollector(Path(folder)))
         with served(METRICS_PORT, port, registry, Events()):
             yield [f"--metrics-folder={folder}"]
+
+
+def _private_folder(port: str) -> tempfile.TemporaryDirectory[str]:
+    """A folder for the numbers of workers, removed at its end.
+
+    Raises:
+        BadOption: if there is no place for one.
+    """
+    try:
+        return tempfile.TemporaryDirectory(prefix="qframe-metrics-")
+    except OSError as error:
+        raise BadOption(
+            METRICS_PORT, port, "there is no folder in which the workers could write their numbers "
+            f"({error.strerror})", "set TMPDIR to one, such as a tmpfs in memory",
+        ) from error  # fmt: skip
 
 
 def _say_failure(part: str, error: BaseException) -> None:

@@ -35,7 +35,10 @@ nowhere. `private=True` allows any address, and `http`, for receivers in one's o
 Source: https://www.standardwebhooks.com, "Standard Webhooks" specification 1.0.0.
 """
 
-from qframe.push.push import push
-from qframe.push.webhook import Webhook, WebhookRefused
+from qframe.extras import needed
+
+with needed("push", __name__):
+    from qframe.push.push import push
+    from qframe.push.webhook import Webhook, WebhookRefused
 
 __all__ = ["Webhook", "WebhookRefused", "push"]

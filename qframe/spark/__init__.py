@@ -33,7 +33,10 @@ that ends before what was read of it, unless `failOnDataLoss` is false. A store 
 reached, or that has no room, fails the task, and Spark runs it again.
 """
 
-from qframe.spark.publishing import publish
-from qframe.spark.source import QFrameDataSource
+from qframe.extras import needed
+
+with needed("spark", __name__):
+    from qframe.spark.publishing import publish
+    from qframe.spark.source import QFrameDataSource
 
 __all__ = ["QFrameDataSource", "publish"]

@@ -268,12 +268,14 @@ def log_events(
 ) -> Callable[[], None]:
     """Writes events to a stream, stderr if none is given, as the settings say.
 
-    A `level` overrides that of the settings.
+    A `level` overrides that of the settings. A process without a stderr has no log.
 
     Returns:
         What ends it, writing what was held back.
     """
     stream = sys.stderr if stream is None else stream
+    if stream is None:  # the descriptor was closed before Python started, as some daemons do
+        return lambda: None
     for_people = stream.isatty() and is_for_people(settings.log_format, stream)
     log = EventLog(
         make_logger(settings.log_format, stream),

@@ -23,16 +23,18 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from opentelemetry import context as contexts
-from opentelemetry import propagate, trace
-from opentelemetry.trace import Link, SpanKind, StatusCode
-
+from qframe.extras import needed
 from qframe.hooks import check_result
 from qframe.message import Delivery, Message
 from qframe.outcomes import Outcome, Settled
 from qframe.stores.base import Store
 from qframe.stores.types import Entry, Settlement
 from qframe.topic import Topic
+
+with needed("tracing", __name__):
+    from opentelemetry import context as contexts
+    from opentelemetry import propagate, trace
+    from opentelemetry.trace import Link, SpanKind, StatusCode
 
 if TYPE_CHECKING:
     from opentelemetry.context import Context

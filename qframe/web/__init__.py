@@ -20,7 +20,10 @@ Failures: a store that is away is a page that says so (503) and looks again; a n
 exist is a 404 with the names that do; a right that is missing is a 403 that says which.
 """
 
-from qframe.web.access import Visitor
-from qframe.web.console import console
+from qframe.extras import needed
+
+with needed("web", __name__):
+    from qframe.web.access import Visitor
+    from qframe.web.console import console
 
 __all__ = ["Visitor", "console"]

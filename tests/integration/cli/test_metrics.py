@@ -15,7 +15,8 @@ from ports import free_port
 from processes import WITHIN_S, Running, send
 from prometheus_client.parser import text_string_to_metric_families
 
-from qframe import Topic
+from qframe import BadOption, Topic
+from qframe.cli.metrics import added_up
 
 COUNT = 2000
 TOPIC = Topic("numbers", slots=8)
@@ -41,6 +42,14 @@ def note(number: int) -> None:
         while not Path("open.txt").exists():
             threading.Event().wait(0.05)
 """
+
+
+def test_without_a_folder_for_the_numbers_the_option_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "missing"))
+    with pytest.raises(BadOption, match=r"--metrics-port .*no folder.*set TMPDIR"):
+        added_up("127.0.0.1:0").__enter__()
 
 
 @pytest.fixture

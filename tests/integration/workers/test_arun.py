@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from qframe import BadOption, QFrame, Topic
+from qframe.stores.base import Store
 
 JOBS = Topic("jobs", slots=1)
 
@@ -45,6 +47,33 @@ def test_it_serves_until_it_is_cancelled_and_the_loop_goes_on_meanwhile(app: QFr
     assert not any(thread.is_alive() for thread in threads)
     assert app.admin.lag(JOBS, "g") == 0
     app.run(burst=True)  # the app is free again
+
+
+@pytest.mark.parametrize("end", [QFrame.stop, QFrame.close])
+def test_a_run_that_is_still_opening_its_store_is_stopped(
+    app: QFrame, end: Callable[[QFrame], None]
+) -> None:
+    app.consumer(JOBS, group="g")(lambda: None)
+    opens, goes_on = threading.Event(), threading.Event()
+    open_store = app.parts.opened.open_store
+
+    def open_slowly(*args: Any, **options: Any) -> Store:
+        opens.set()
+        goes_on.wait(30)
+        return open_store(*args, **options)
+
+    app.parts.opened.open_store = open_slowly
+    runner, ender = threading.Thread(target=app.run), threading.Thread(target=end, args=[app])
+    runner.start()
+    assert opens.wait(30)
+    ender.start()
+    if end is QFrame.stop:  # closing waits until all is open
+        ender.join(30)
+    goes_on.set()
+    for thread in (ender, runner):
+        thread.join(30)
+    assert not runner.is_alive()
+    app.run(burst=True)  # a stop ends one run, and none that comes later
 
 
 def test_cancelled_before_it_has_begun_it_stops_too(app: QFrame) -> None:

@@ -53,6 +53,16 @@ def test_where_nothing_fails_nothing_is_said(url: str, capsys: pytest.CaptureFix
     assert capsys.readouterr().err == ""
 
 
+def test_a_process_without_a_stderr_runs_without_a_log(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.stderr", None)  # as Python sets it where the descriptor is closed
+    with app_of(url) as app:
+        app.publish_many(ORDERS, ["good", "bad"])
+        app.run(burst=True)
+        assert len(app.admin.dead(ORDERS, "billing")) == 1
+
+
 def test_a_log_level_that_is_set_counts(url: str, capsys: pytest.CaptureFixture[str]) -> None:
     with app_of(url, log_level="info") as app:
         app.run(burst=True)
