@@ -66,7 +66,8 @@ def _top_of(tree: ast.AST) -> Iterator[ast.stmt]:
     """The statements of a module that stand in no function, and those for type checkers."""
     for node in getattr(tree, "body", []):
         yield node
-        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
+        is_for_checkers = isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
+        if is_for_checkers or isinstance(node, ast.With):
             yield from node.body
 
 

@@ -10,7 +10,13 @@ from qframe.errors import UndecodableBody
 from qframe.message import Delivery
 from qframe.outcomes import Verdict
 from qframe.retry import Backoff, NeedRetry, Reject
-from qframe.runtime.handler.retry_policy import disposition_of, pause_s, retries_locally, summary
+from qframe.runtime.handler.retry_policy import (
+    disposition_of,
+    pause_s,
+    retries_locally,
+    signal_in,
+    summary,
+)
 
 
 def delivery(attempt: int = 1) -> Delivery:
@@ -50,6 +56,14 @@ def test_a_time_that_is_asked_for_is_kept_exactly() -> None:
     assert end(NeedRetry(delay="2m")) == (Verdict.RETRY, 120_000, None)
     assert end(NeedRetry(at=1_800_000_000)) == (Verdict.RETRY, 0, 1_800_000_000_000)
     assert end(NeedRetry(delay=1), attempt=3)[0] is Verdict.DEAD
+
+
+def test_a_signal_alone_in_a_group_counts_and_an_error_or_several_stay_a_group() -> None:
+    wish = NeedRetry(delay=1)
+    assert signal_in(ExceptionGroup("outer", [ExceptionGroup("inner", [wish])])) is wish
+    for others in ([ValueError("no")], [wish, ValueError("no")]):
+        group = ExceptionGroup("tasks", others)
+        assert signal_in(group) is group
 
 
 @pytest.mark.parametrize("error", [Reject("never"), UndecodableBody("m", "int", "no")])

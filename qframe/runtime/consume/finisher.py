@@ -17,7 +17,7 @@ from qframe.runtime.flow.admission import AdmissionControl
 from qframe.runtime.flow.in_flight import InFlight
 from qframe.runtime.handler.attempt import Attempt, AttemptState
 from qframe.runtime.handler.failure_handler import FailureHandler
-from qframe.runtime.handler.retry_policy import pause_s, retries_locally
+from qframe.runtime.handler.retry_policy import pause_s, retries_locally, signal_in
 from qframe.runtime.handler.time_limit import TimeLimit
 from qframe.runtime.order.base import Order
 from qframe.runtime.policies.base import EffectPolicy, Sorting
@@ -137,7 +137,7 @@ class Finisher:
         ends_here = self._joins_batches or self._policy.in_loop
         if error is None and ends_here and any(not (one.auto_ack or one.settled) for one in unit):
             return NotSupported(f"auto_ack = False in {self._whose} transaction", RETURN)
-        return error
+        return None if error is None else signal_in(error)
 
     def _end_well(self, unit: list[Attempt], later: Later) -> Ended:
         """The handler has returned."""
@@ -327,6 +327,7 @@ class Finisher:
             Exception: what the commit raised; it counts as the handler's own error.
         """
         attempt = cast("Attempt", message)
+        error = None if error is None else signal_in(error)
         if self._joins_batches or self._policy.in_loop:
             raise NotSupported(f"message.ack() in {self._whose} transaction", RETURN)
         self._acks.begin_ending(attempt)

@@ -40,6 +40,17 @@ class Disposition(msgspec.Struct, gc=False, eq=False):
     is_rejected: bool = False
 
 
+def signal_in(error: BaseException) -> BaseException:
+    """The `NeedRetry` or `Reject` of a group that has nothing else in it; else the error itself.
+
+    `asyncio.TaskGroup` raises what one of its tasks has raised in such a group.
+    """
+    inner = error
+    while isinstance(inner, BaseExceptionGroup) and len(inner.exceptions) == 1:
+        inner = inner.exceptions[0]
+    return inner if isinstance(inner, NeedRetry | Reject) else error
+
+
 def retries_locally(error: BaseException, local_retries: int, most: int) -> bool:
     """Whether the message stays in the worker and is handed to its handler again."""
     if isinstance(error, NeedTime):

@@ -188,6 +188,39 @@ def test_no_exception_of_a_handler_ends_the_loop(shop: Shop, error: BaseExceptio
     assert shop.events["delivery.retried"] == 9
 
 
+@pytest.mark.parametrize("settles_itself", [False, True])
+def test_a_signal_that_a_task_group_has_wrapped_counts_and_any_other_error_is_retried(
+    shop: Shop, settles_itself: bool
+) -> None:
+    topic = Topic("t", slots=1)
+    signals = {"never": Reject("no"), "later": NeedRetry("busy", delay="20ms"), "bad": KeyError(1)}
+
+    async def work(message: Message) -> None:
+        if message.attempt == 1:
+            raise signals[message.body]
+
+    @shop.app.consumer(topic, group="g", backoff="1h", auto_ack=not settles_itself)
+    async def handle(message: Message) -> None:
+        error = None
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(work(message))
+        except ExceptionGroup as group:
+            error = group
+        if settles_itself:
+            message.ack(error=error)
+        elif error:
+            raise error
+        if error is None:
+            shop.seen.append((message.body, message.attempt))
+
+    shop.app.publish_many(topic, [Outgoing(body, key=body) for body in signals])
+    shop.start()
+    eventually(lambda: shop.seen == [("later", 2)])
+    eventually(lambda: [each.error for each in shop.app.admin.dead(topic, "g")] == ["Reject: no"])
+    eventually(lambda: shop.app.admin.topic(topic).groups[0].waiting == 1)  # for an hour
+
+
 def test_a_message_can_be_acknowledged_later_from_a_task_or_a_thread(shop: Shop) -> None:
     topic = Topic("t", kind="ordered", slots=1)
     taken: list[Message] = []
