@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import select
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from functools import lru_cache
@@ -32,6 +31,7 @@ from qframe.drivers.sql_backend import (
 )
 from qframe.drivers.sql_lists import list_writer_of
 from qframe.errors import BadUrl, SchemaMismatch, StoreFull, StoreUnavailable
+from qframe.poller import new_poller
 
 OLDEST: Final = 150000
 CHANNEL: Final = "qframe"
@@ -259,9 +259,7 @@ class PostgresListener(Listener):
         self._reader, self._writer = os.pipe()
         os.set_blocking(self._reader, False)
         os.set_blocking(self._writer, False)
-        self._poller = select.poll()
-        self._poller.register(connection.fileno(), select.POLLIN)
-        self._poller.register(self._reader, select.POLLIN)
+        self._poller = new_poller(connection.fileno(), self._reader)
 
     def receive(self, timeout_s: float) -> list[str]:
         """Returns the notifications that have come; waits for the first at most so long."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import select
 import struct
 import threading
 from collections.abc import Callable, Sequence
@@ -14,6 +13,7 @@ from qframe.clock import SYSTEM_CLOCK
 from qframe.drivers.redis import Command, Redis
 from qframe.drivers.redis_connections import FAILURES, Wire
 from qframe.errors import QFrameError
+from qframe.poller import new_poller
 from qframe.stores.redis.reading import late_reply
 from qframe.stores.types import LateReply
 
@@ -52,7 +52,7 @@ class SubscribedBell:
         self._may_have_lost = False
         self._release = release
         self._subscription: Wire | None = None
-        self._poller = select.poll()
+        self._poller = new_poller()
         self._asked = False
         self._slots: set[int] = set()
         self._any = False
@@ -142,9 +142,7 @@ class SubscribedBell:
         except BaseException:
             subscription.driver.disconnect()
             raise
-        poller = select.poll()
-        poller.register(subscription.fileno, select.POLLIN)
-        poller.register(self._reader, select.POLLIN)
+        poller = new_poller(subscription.fileno, self._reader)
         self._subscription, self._poller = subscription, poller
         self._asked = False
         if self._hear(subscription):  # with the replies, so that poll does not see it
@@ -198,9 +196,7 @@ class SubscribedBell:
 
     def _await_rings(self, timeout_s: float) -> None:
         """Waits for rings by hand, where there is no subscription."""
-        poller = select.poll()
-        poller.register(self._reader, select.POLLIN)
-        if poller.poll(timeout_s * 1000):
+        if new_poller(self._reader).poll(timeout_s * 1000):
             self._take_rings()
 
     def _take_rings(self) -> None:

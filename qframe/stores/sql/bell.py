@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import select
 import threading
 from collections.abc import Callable, Collection
 from contextlib import suppress
@@ -12,6 +11,7 @@ from typing import Final
 from qframe.clock import SYSTEM_CLOCK
 from qframe.drivers.sql_sqlite import SqliteWatch
 from qframe.forks import Forks
+from qframe.poller import new_poller
 from qframe.stores.types import LateReply
 
 SHORTEST_S: Final = 0.005
@@ -150,9 +150,7 @@ class WatchedFileBell(NotifiedBell):
         if self._changes is None or not heeds:
             self._rung.wait(timeout_s)
             return False
-        poller = select.poll()
-        poller.register(self._by_hand, select.POLLIN)
-        poller.register(self._changes.descriptor, select.POLLIN)
+        poller = new_poller(self._by_hand, self._changes.descriptor)
         ready = [descriptor for descriptor, _ in poller.poll(timeout_s * 1000)]
         if self._by_hand in ready:
             with suppress(BlockingIOError):

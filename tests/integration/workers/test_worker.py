@@ -714,3 +714,18 @@ def test_whatever_on_dead_raises_the_message_is_dead_and_the_worker_goes_on(
     assert sorted(shop.seen) == [1, 2]
     assert len(shop.dead(topic)) == 1
     assert shop.events["on_dead.failed"] == 1
+
+
+def test_a_worker_without_select_poll_is_refused_and_a_publisher_is_not(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topic = Topic("t", slots=1)
+    with QFrame(url) as app:
+        app.consumer(topic, group="g")(lambda: None)
+        with monkeypatch.context() as patch:
+            patch.delattr("select.poll")  # as eventlet's monkey_patch() does
+            app.publish(topic, 1)
+            with pytest.raises(WorkerFailed, match=r"eventlet's monkey_patch\(\).*qframe worker"):
+                app.run()
+        app.run(burst=True)
+        assert app.admin.lag(topic, "g") == 0
