@@ -1,4 +1,4 @@
-"""What waits for several descriptors at once, one of which wakes it."""
+"""Pollers: a thread waits for several descriptors at once, one of which wakes it."""
 
 from __future__ import annotations
 
