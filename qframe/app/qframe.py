@@ -251,6 +251,7 @@ class QFrame(PublishMethods):
             raise BadOption(
                 "run", "in a coroutine", "it would block the event loop", "await app.arun()"
             )
+        self._is_stop_asked = False
         self._run(burst=burst, drain=drain)
 
     async def arun(self, *, burst: bool = False, drain: bool = False) -> None:
@@ -260,6 +261,7 @@ class QFrame(PublishMethods):
             BadOption, UnknownTopic, WorkerFailed: as `run`.
         """
         _refuse_while_imported()
+        self._is_stop_asked = False
         await stopped_by_cancel(lambda: self._run(burst=burst, drain=drain), self.stop)
 
     def _run(self, *, burst: bool, drain: bool) -> None:
@@ -269,9 +271,8 @@ class QFrame(PublishMethods):
                 "use @app.consumer, app.relay or @app.cron, and import the modules that do; keep "
                 "the app in a module of its own: a program that they import is loaded twice",
             )  # fmt: skip
-        self._is_stop_asked = False
         worker = self.parts.worker()
-        if self._is_stop_asked:  # while the store was opened, which may take long
+        if self._is_stop_asked:  # before its thread began, or while the store was opened
             worker.stop()
         end_log = log_unless_heard(self.events, self.settings)
         try:

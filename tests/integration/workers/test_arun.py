@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -74,6 +75,23 @@ def test_a_run_that_is_still_opening_its_store_is_stopped(
         thread.join(30)
     assert not runner.is_alive()
     app.run(burst=True)  # a stop ends one run, and none that comes later
+
+
+def test_it_hears_a_stop_that_comes_before_its_thread_has_begun(app: QFrame) -> None:
+    app.consumer(JOBS, group="g")(lambda: None)
+
+    async def serve() -> None:
+        loop, goes_on = asyncio.get_running_loop(), threading.Event()
+        loop.set_default_executor(ThreadPoolExecutor(1))
+        busy = loop.run_in_executor(None, goes_on.wait, 30)
+        worker = asyncio.create_task(app.arun())
+        await asyncio.sleep(0)
+        app.stop()
+        goes_on.set()
+        await asyncio.wait_for(worker, 30)
+        await busy
+
+    asyncio.run(serve())
 
 
 def test_cancelled_before_it_has_begun_it_stops_too(app: QFrame) -> None:
