@@ -27,8 +27,8 @@ class SubscribedBell:
     """Rings when a script has published to one of some channels, and says for which slot.
 
     When the subscription breaks, something may have been missed, so the bell rings, and again when
-    it is heard anew. An idle subscription is asked every 10 s whether it is alive. Only one thread
-    may wait at a time; any may ring.
+    it is heard anew. A subscription that was quiet for 10 s is asked whether it is alive, however
+    short the waits are. Only one thread may wait at a time; any may ring.
 
     Args:
         redis: the server.
@@ -54,6 +54,7 @@ class SubscribedBell:
         self._subscription: Wire | None = None
         self._poller = new_poller()
         self._asked = False
+        self._quiet_since_s = 0.0
         self._slots: set[int] = set()
         self._any = False
         self._pause_s = FIRST_PAUSE_S
@@ -144,31 +145,28 @@ class SubscribedBell:
             raise
         poller = new_poller(subscription.fileno, self._reader)
         self._subscription, self._poller = subscription, poller
-        self._asked = False
+        self._note_heard()
         if self._hear(subscription):  # with the replies, so that poll does not see it
             self.ring()
 
     def _listen(self, subscription: Wire, timeout_s: float) -> bool:
         """Waits for a word, on the subscription or by hand; returns whether there was one."""
-        ready = self._poller.poll(timeout_s * 1000)
-        if not ready:
-            self._check(subscription, timeout_s)
-            return False
         rung = False
-        for descriptor, _ in ready:
+        for descriptor, _ in self._poller.poll(timeout_s * 1000):
             if descriptor == self._reader:
                 self._take_rings()
                 rung = True
             else:
+                self._note_heard()
                 subscription.read()
                 rung = self._hear(subscription) or rung
+        self._check(subscription)
         return rung
 
     def _hear(self, subscription: Wire) -> bool:
         """Takes in the words that were read; returns whether one of them rings."""
         rung = False
         for word in _sound(subscription.replies_so_far()):
-            self._asked = False
             if word[0] == b"message":
                 self._note(word[1], word[2])
                 rung = True
@@ -186,13 +184,17 @@ class SubscribedBell:
         except (ValueError, struct.error):
             self._any = True
 
-    def _check(self, subscription: Wire, waited_s: float) -> None:
+    def _note_heard(self) -> None:
+        self._asked, self._quiet_since_s = False, SYSTEM_CLOCK.monotonic_s()
+
+    def _check(self, subscription: Wire) -> None:
         """Asks a quiet subscription whether it is alive; its answer must come before the next."""
-        if waited_s >= CHECK_EVERY_S:
+        now_s = SYSTEM_CLOCK.monotonic_s()
+        if now_s - self._quiet_since_s >= CHECK_EVERY_S:
             if self._asked:
                 raise TimeoutError("the subscription has ended")
             subscription.send(_words("PING"))
-            self._asked = True
+            self._asked, self._quiet_since_s = True, now_s
 
     def _await_rings(self, timeout_s: float) -> None:
         """Waits for rings by hand, where there is no subscription."""

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from eventually import eventually
-from servers import RedisServer
+from servers import Proxy, RedisServer
 
 from qframe.stores.redis import bell as bells
 from qframe.stores.redis.store import RedisStore
@@ -54,6 +54,26 @@ def test_a_bell_rings_for_any_slot_where_another_program_publishes_what_is_no_sl
         assert bell.late() == []
     bell.close()
     store.close()
+
+
+def test_a_silent_cut_is_noticed_however_short_the_waits_are(
+    redis_server: RedisServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Only waits of 10 s asked whether it was alive; a roster's bell never waits for so long."""
+    monkeypatch.setattr(bells, "CHECK_EVERY_S", 0.2)
+    with Proxy(redis_server.port) as proxy:
+        store = RedisStore(f"{proxy.url}?socket_timeout=0.2", namespace=tmp_path.name)
+        topic = Topic("t", slots=1)
+        store.declare(topic)
+        bell = store.bell([topic])
+        while bell.wait(0):
+            pass
+        proxy.stall()
+        eventually(lambda: bell.wait(0.01))
+        assert bell.has_lost()
+        proxy.resume()
+        bell.close()
+        store.close()
 
 
 def test_closing_ends_the_waits_of_a_thread_that_waits_again_at_once(
