@@ -106,7 +106,8 @@ here too: docs/guarantees.md tells how many that may be.
 
 Files. Each role has the module of its name, as in the other stores. Beside them are `keys` (names
 of keys, calls of scripts), `rights` (what the server's user must be allowed, asked for before the
-first publish and subscription), `envelopes` and `reading` (messages to bytes and back),
-`log_readahead`, `leases` (part of pulling), `malformed` (messages that cannot be read), `histories`
-(notes of ends, and entries), `counts`, `audit` and `scan` (pages of a search).
+first publish and subscription), `envelopes` and `reading` (messages to bytes and back), `records`
+(the same for people), `log_readahead`, `leases` (part of pulling), `malformed` (messages that
+cannot be read), `histories` (notes of ends, and entries), `counts`, `audit` and `scan` (pages of a
+search).
 """

@@ -3,46 +3,39 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from heapq import merge
 from itertools import islice
-from typing import Any, NamedTuple
+from typing import Final
 
 from typing_extensions import override
 
-from qframe.codec import time_of_token
 from qframe.drivers.redis import Redis
-from qframe.message import Delivery
 from qframe.stores.base import Inspecting
 from qframe.stores.faults import sentences
-from qframe.stores.records import ChosenDead, Record, Stats
+from qframe.stores.records import ChosenDead, Record, Sought, Stats
 from qframe.stores.redis import dead
 from qframe.stores.redis.audit import verify
-from qframe.stores.redis.counts import StreamPosition, cursor_of, stats, stats_of
-from qframe.stores.redis.envelopes import (
-    TICKET,
-    Attempts,
-    QueuedMessage,
-    delayed,
-    letter_of,
-    shown,
-    state_of,
-)
-from qframe.stores.redis.groups import keeping, names
-from qframe.stores.redis.keys import UNCLAIMED, SlotKeys
+from qframe.stores.redis.counts import cursor_of, stats, stats_of
+from qframe.stores.redis.envelopes import TICKET
+from qframe.stores.redis.keys import SlotKeys
 from qframe.stores.redis.logs import log
+from qframe.stores.redis.records import (
+    StandingHead,
+    heads_of,
+    record_behind,
+    record_of_head,
+    record_of_log,
+    records_of_delayed,
+    records_of_held,
+)
 from qframe.stores.redis.role import RedisRole
+from qframe.stores.redis.scan import RedisPages, groups_of
 from qframe.stores.rules import BACKLOGGED
+from qframe.stores.searching import sections_of
 from qframe.topic import Topic
 
-PAGE = 200
-
-
-class _StandingHead(NamedTuple):
-    """A subject's head, and where it stands."""
-
-    subject: bytes
-    letter: QueuedMessage
-    state: Attempts
-    lease: int | None
+PAGE: Final = 200
+_PLACES: Final = {"doing": ("doing",), "todo": ("todo",), "waiting": ("waiting", "retry")}
 
 
 class RedisInspecting(RedisRole, Inspecting):
@@ -71,118 +64,12 @@ class RedisInspecting(RedisRole, Inspecting):
         return self._now_ms()
 
 
-def records_of_heads(
-    redis: Redis, keys: SlotKeys, group: str, slot: int, subjects: Sequence[bytes], now_ms: int
-) -> list[Record]:
-    """The heads of subjects, for people; none for those that there are not."""
-    return [
-        _record_of_head(keys, group, slot, each, now_ms)
-        for each in _heads(redis, keys, group, slot, subjects)
-    ]
-
-
-def _heads(
-    redis: Redis, keys: SlotKeys, group: str, slot: int, subjects: Sequence[bytes]
-) -> list[_StandingHead]:
-    """The facts of each one that there is."""
-    if not subjects:
-        return []
-    bodies, states, leases = redis.ask_many(
-        [
-            (keys.key(slot, "body", group), "HMGET", *subjects),
-            (keys.key(slot, "tries", group), "HMGET", *subjects),
-            (keys.key(slot, "doing", group), "ZMSCORE", *subjects),
-        ]
-    )
-    return [
-        _StandingHead(
-            subject, letter_of(body, slot), state_of(state), int(float(lease)) if lease else None
-        )
-        for subject, body, state, lease in zip(subjects, bodies, states, leases, strict=True)
-        if body is not None
-    ]
-
-
-def _record_of_head(
-    keys: SlotKeys,
-    group: str,
-    slot: int,
-    head: _StandingHead,
-    now_ms: int,
-) -> Record:
-    subject, letter, state, lease = head
-    stands = "doing" if state.receipt else "todo" if letter.due <= now_ms else "waiting"
-    return record_of_message(
-        keys, group, slot, letter.envelope, letter.published, stands,
-        subject=shown(subject), seq=letter.seq, due_ms=letter.due, priority=letter.priority,
-        attempts=state.tries,
-        lost=state.lost, error=state.error, traceback=state.traceback,
-        lease_until_ms=lease if state.receipt else None,
-        held_since_ms=time_of_token(state.receipt), given=state.given,
-    )  # fmt: skip
-
-
-def record_behind(
-    keys: SlotKeys, group: str, slot: int, head: Record, number: int, value: bytes
-) -> Record:
-    """The message at a number, from 1, behind a head: of its run, or after it."""
-    one = letter_of(value, slot)
-    in_run = head.state == "doing" and number < head.given
-    return record_of_message(
-        keys, group, slot, one.envelope, one.published,
-        "todo" if head.state == "doing" and not in_run else head.state,
-        subject=head.subject, seq=one.seq, due_ms=one.due, priority=one.priority,
-        lease_until_ms=head.lease_until_ms if in_run else None,
-        held_since_ms=head.held_since_ms if in_run else None,
-    )  # fmt: skip
-
-
-def records_of_delayed(
-    redis: Redis, keys: SlotKeys, slot: int, members: Sequence[bytes]
-) -> list[Record]:
-    """The messages that join a stream later, for people; none for those that have joined it."""
-    scores = redis.ask(keys.key(slot, "later"), "ZMSCORE", *members) if members else []
-    found = []
-    for member, due in zip(members, scores, strict=True):
-        if due is not None:
-            published, one = delayed(member, slot)
-            facts = {"due_ms": int(float(due))}
-            found.append(record_of_message(keys, None, slot, one, published, "waiting", **facts))
-    return found
-
-
-def record_of_log(
-    keys: SlotKeys, group: str | None, slot: int, one: Delivery, state: str,
-    position: StreamPosition | None = None,
-) -> Record:  # fmt: skip
-    """A message of a stream's log, for people."""
-    is_doing = state == "doing" and position is not None
-    return record_of_message(
-        keys, group, slot, one, one.published_at_ms, state, seq=one.seq,
-        lease_until_ms=position.lease_until_ms if position and is_doing else None,
-        held_since_ms=time_of_token(position.receipt) if position and is_doing else None,
-    )  # fmt: skip
-
-
-def record_of_message(
-    keys: SlotKeys,
-    group: str | None,
-    slot: int,
-    one: Delivery,
-    published: int,
-    state: str,
-    **facts: Any,
-) -> Record:
-    """A message, wherever it stands, for people."""
-    fields: dict[str, Any] = {"subject": None, "seq": None, **facts}
-    return Record(
-        topic=keys.topic.name, group=group or None, slot=slot, state=state, id=one.id,
-        key=one.key, headers=one.headers, body=one.body, published_at_ms=published, **fields,
-    )  # fmt: skip
-
-
 class SlotReader:
-    """A look at one slot for one group; each part is fetched when it is reached."""
+    """A look at one slot for one group, at up to `at_most` of each sort.
+
+    Each part is fetched when it is reached, some at a time: of a million that wait, those that come
+    next are read without the others.
+    """
 
     def __init__(
         self, redis: Redis, keys: SlotKeys, group: str, slot: int, *, now_ms: int, at_most: int
@@ -234,28 +121,24 @@ class SlotReader:
         """Heads that stand in a state."""
         return map(self._record, self._standing(state))
 
-    def _record(self, head: _StandingHead) -> Record:
-        return _record_of_head(self._place, self._group, self._slot, head, self._now_ms)
+    def _record(self, head: StandingHead) -> Record:
+        return record_of_head(self._place, self._group, self._slot, head, self._now_ms)
 
-    def _standing(self, state: str) -> Iterator[_StandingHead]:
-        if state == "todo":
-            yield from self._todo()
-            return
-        subjects: list[bytes] = []
-        for name in ("doing",) if state == "doing" else ("waiting", "retry"):
-            subjects += self._redis.ask(
-                self._place.key(self._slot, name, self._group), "ZRANGE", 0, -1
-            )
-        heads = _heads(self._redis, self._place, self._group, self._slot, subjects)
-        yield from sorted(heads, key=lambda one: (one.lease or 0, one.letter.due, one.letter.seq))
+    def _standing(self, state: str) -> Iterator[StandingHead]:
+        """Heads that stand in a state, the next ones first; of one moment, by their subjects."""
+        scored = islice(merge(*map(self._scored, _PLACES[state])), self._at_most)
+        while page := [subject for _, subject in islice(scored, PAGE)]:
+            yield from heads_of(self._redis, self._place, self._group, self._slot, page)
 
-    def _todo(self) -> Iterator[_StandingHead]:
-        start = 0
-        key = self._place.key(self._slot, "todo", self._group)
-        while members := self._redis.ask(key, "ZRANGE", start, start + PAGE - 1):
-            subjects = [member[TICKET.size :] for member in members]
-            yield from _heads(self._redis, self._place, self._group, self._slot, subjects)
-            start += PAGE
+    def _scored(self, name: str) -> Iterator[tuple[float, bytes]]:
+        """The subjects of a sorted set with their scores, in order."""
+        key = self._place.key(self._slot, name, self._group)
+        start, size = 0, min(PAGE, self._at_most)
+        cut = TICKET.size if name == "todo" else 0
+        while page := self._redis.ask(key, "ZRANGE", start, start + size - 1, "WITHSCORES"):
+            for member, score in zip(page[::2], page[1::2], strict=True):
+                yield float(score), member[cut:]
+            start += size
 
     def behind(self, subject: bytes) -> list[bytes]:
         """The messages behind a head."""
@@ -272,22 +155,8 @@ class SlotReader:
         keys, slot = self._place, self._slot
         later = self._redis.ask(keys.key(slot, "later"), "ZRANGE", 0, self._at_most)
         yield from records_of_delayed(self._redis, keys, slot, later)
-        for member in self._redis.ask(keys.key(slot, "held"), "ZRANGE", 0, self._at_most):
-            value, passed = self._redis.ask_many(
-                [
-                    (keys.key(slot, "letters"), "HGET", member),
-                    (keys.key(slot, "gaps"), "ZSCORE", member),
-                ]
-            )
-            if value is None or passed is None:
-                continue
-            letter = letter_of(value, slot)
-            sequence = int.from_bytes(member[-8:], "big")
-            yield record_of_message(
-                keys, None, slot, letter.envelope, letter.published, "held",
-                subject=shown(member[:-9]), due_ms=int(float(passed)), priority=letter.priority,
-                error=f"waits for a sequence number before {sequence}", sequence=sequence,
-            )  # fmt: skip
+        held = self._redis.ask(keys.key(slot, "held"), "ZRANGE", 0, self._at_most)
+        yield from records_of_held(self._redis, keys, slot, held)
 
 
 def peek(
@@ -315,41 +184,14 @@ def peek(
 
 def explain(redis: Redis, keys: SlotKeys, message_id: str, now_ms: int) -> list[Record]:
     """Where a message stands now: a record for each place."""
+    sought = Sought(id=message_id)
+    groups = sorted(groups_of(redis, keys))
+    pages = RedisPages(redis, keys, groups, now_ms, sought)
     found: list[Record] = []
-    everything = 2**31
-    groups: list[str | None] = [None]
-    if keys.topic.has_subjects:
-        groups = list(keeping(redis, keys))
-    elif named := names(redis, keys):
-        groups = list(named)
-    for slot in keys.topic.all_slots:
-        logged = []
-        if not keys.topic.has_subjects:
-            logged = [one for one in log(redis, keys, slot, 0) if one.id == message_id]
-        for group in groups:
-            mine: list[Record] = []
-            if group is not None:
-                reader = SlotReader(redis, keys, group, slot, now_ms=now_ms, at_most=everything)
-                mine = [
-                    record for record in _standing(reader, redis, keys, group, slot)
-                    if record.id == message_id
-                ]  # fmt: skip
-            stands = {record.seq for record in mine}
-            for one in logged:
-                if one.seq not in stands:
-                    position = None if group is None else cursor_of(redis, keys, group, slot)
-                    state = "todo" if position is None else position.state_of(one.seq)
-                    mine.append(record_of_log(keys, group, slot, one, state, position))
-            found += mine
-        kept = SlotReader(redis, keys, UNCLAIMED, slot, now_ms=now_ms, at_most=everything)
-        found += [record for record in kept.kept_back() if record.id == message_id]
+    for section in sections_of(keys.topic, groups):
+        after: str | None = ""
+        while after is not None:
+            page = pages.read(section, after, PAGE)
+            found += filter(sought.fits, page.records)
+            after = page.after
     return found
-
-
-def _standing(
-    reader: SlotReader, redis: Redis, keys: SlotKeys, group: str, slot: int
-) -> Iterator[Record]:
-    """Heads, what is behind them, and the dead."""
-    for state in ("doing", "todo", "waiting"):
-        yield from reader.heads(state)
-    yield from dead.of_slots(redis, keys, group, [slot], ChosenDead())

@@ -12,37 +12,27 @@ from qframe.message import Delivery
 from qframe.stores.records import Record, Section, SectionPage, Sought
 from qframe.stores.redis.counts import StreamPosition, counts_of, cursor_of
 from qframe.stores.redis.dead import By, looked_up
-from qframe.stores.redis.envelopes import (
-    NUMBER,
-    delayed,
-    letter_of,
-    record_of_dead,
-    shown,
-)
-from qframe.stores.redis.inspect import (
-    record_behind,
-    record_of_log,
-    record_of_message,
-    records_of_heads,
-)
+from qframe.stores.redis.envelopes import NUMBER, record_of_dead
+from qframe.stores.redis.groups import keeping, names
 from qframe.stores.redis.keys import SlotKeys
 from qframe.stores.redis.logs import read_log
 from qframe.stores.redis.reading import place_of
+from qframe.stores.redis.records import (
+    record_behind,
+    record_of_log,
+    records_of_delayed,
+    records_of_heads,
+    records_of_held,
+)
 from qframe.stores.rules import BACKLOGGED, subject_of_parked
 from qframe.topic import Kind
 
 _SUBJECTS = 500
 
 
-def record_of_held(keys: SlotKeys, slot: int, member: bytes, value: bytes, passed: bytes) -> Record:
-    """A message that is held behind a gap."""
-    letter = letter_of(value, slot)
-    sequence = int.from_bytes(member[-8:], "big")
-    return record_of_message(
-        keys, None, slot, letter.envelope, letter.published, "held",
-        subject=shown(member[:-9]), due_ms=int(float(passed)), priority=letter.priority,
-        error=f"waits for a sequence number before {sequence}", sequence=sequence,
-    )  # fmt: skip
+def groups_of(redis: Redis, keys: SlotKeys) -> list[str]:
+    """The groups that may have something of a topic."""
+    return list(keeping(redis, keys) if keys.topic.has_subjects else names(redis, keys))
 
 
 class RedisLineReader:
@@ -224,21 +214,9 @@ class RedisPages:
         if part == "heads":
             return records_of_heads(self._redis, keys, group, slot, names, self._now_ms)
         if part == "later":
-            found = []
-            for member, due in pairs:
-                published, one = delayed(member, slot)
-                due_ms = int(float(due))
-                found.append(
-                    record_of_message(keys, None, slot, one, published, "waiting", due_ms=due_ms)
-                )
-            return found
+            return records_of_delayed(self._redis, keys, slot, names)
         if part == "held":
-            passed = self._redis.ask(keys.key(slot, "gaps"), "ZMSCORE", *names)
-            return [
-                record_of_held(keys, slot, member, value, at)
-                for (member, value), at in zip(pairs, passed, strict=True)
-                if at is not None
-            ]
+            return records_of_held(self._redis, keys, slot, names)
         died = self._redis.ask(keys.key(slot, "dead", group), "ZMSCORE", *names)
         return [
             record_of_dead(keys.topic.name, group, slot, member, float(at), value)

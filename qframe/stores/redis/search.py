@@ -15,12 +15,11 @@ from qframe.stores.records import Found, HistoryEntry, LogSpan, Record, Remember
 from qframe.stores.redis import histories
 from qframe.stores.redis.dead import By, looked_up, records_at
 from qframe.stores.redis.envelopes import NUMBER, TICKET, letter_of
-from qframe.stores.redis.groups import keeping, names
-from qframe.stores.redis.inspect import record_behind, records_of_heads
 from qframe.stores.redis.keys import SlotKeys
 from qframe.stores.redis.logs import read_log
+from qframe.stores.redis.records import record_behind, records_of_heads, records_of_held
 from qframe.stores.redis.role import RedisRole
-from qframe.stores.redis.scan import RedisLineReader, RedisPages, record_of_held
+from qframe.stores.redis.scan import RedisLineReader, RedisPages, groups_of
 from qframe.stores.searching import Span, scanned, sections_of, spans_of
 from qframe.topic import Kind, Topic
 
@@ -67,11 +66,6 @@ def scan(
     groups = groups_of(redis, keys)
     pages = RedisPages(redis, keys, groups, now_ms, sought)
     return scanned(sections_of(keys.topic, sorted(groups)), place, limit, pages.read_queues, sought)
-
-
-def groups_of(redis: Redis, keys: SlotKeys) -> list[str]:
-    """The groups that may have something of a topic."""
-    return list(keeping(redis, keys) if keys.topic.has_subjects else names(redis, keys))
 
 
 class _RedisLookUp:
@@ -163,15 +157,7 @@ class _RedisLookUp:
             ]
         )
         for slot, members in zip(self._slots, held, strict=True):
-            for member in members:
-                value, passed = self._redis.ask_many(
-                    [
-                        (self._keys.key(slot, "letters"), "HGET", member),
-                        (self._keys.key(slot, "gaps"), "ZSCORE", member),
-                    ]
-                )
-                if value is not None and passed is not None:
-                    yield record_of_held(self._keys, slot, member, value, passed)
+            yield from records_of_held(self._redis, self._keys, slot, members)
 
     def _with_behind(self, group: str, slot: int, subject: bytes) -> Iterator[Record]:
         """A head and what is behind it; one that is sought by its id however far behind."""

@@ -19,8 +19,8 @@ from qframe.stores.records import Record, TimerPlace
 from qframe.stores.redis.envelopes import META, TICKET, pack
 from qframe.stores.redis.groups import keeping
 from qframe.stores.redis.histories import lines_of
-from qframe.stores.redis.inspect import records_of_delayed, records_of_heads
 from qframe.stores.redis.keys import Argument, SlotKeys
+from qframe.stores.redis.records import records_of_delayed, records_of_heads
 from qframe.stores.redis.role import RedisRole
 from qframe.stores.rules import RANKED
 from qframe.topic import Topic

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from itertools import islice
 from typing import Final
 
 from typing_extensions import override
@@ -12,8 +11,9 @@ from qframe.outcomes import Moved
 from qframe.stores.acts import Unblocking
 from qframe.stores.records import Record
 from qframe.stores.redis.groups import known, require
-from qframe.stores.redis.inspect import SlotReader, records_of_heads
+from qframe.stores.redis.inspect import SlotReader
 from qframe.stores.redis.keys import Argument, SlotKeys
+from qframe.stores.redis.records import records_of_heads
 from qframe.stores.redis.role import RedisRole
 from qframe.topic import Topic
 
@@ -53,7 +53,7 @@ def first_of_key(
         of_key = [
             record
             for state in ("doing", "todo", "waiting")
-            for record in islice(reader.first(state), LOOKED_AT)
+            for record in reader.first(state)
             if record.key == key
         ]
         found += sorted(of_key, key=lambda record: record.seq or 0)

@@ -1,0 +1,90 @@
+"""A look costs what it shows, and misses nothing that stands there all the time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from servers import RedisServer
+
+from qframe import Outgoing, QFrame, Topic
+from qframe.drivers.redis import Redis
+from qframe.stores.redis.store import RedisStore
+from qframe.stores.types import PullRequest
+
+BODY = "x" * 1000
+SETTLED = 250
+
+
+@pytest.fixture
+def app(redis_server: RedisServer, tmp_path: Path) -> Iterator[QFrame]:
+    with QFrame(redis_server.url, namespace=tmp_path.name) as app:
+        yield app
+
+
+@pytest.mark.parametrize("state", ["waiting", "todo"])
+def test_who_peeks_at_some_messages_does_not_read_all_others(
+    app: QFrame, redis_server: RedisServer, state: str
+) -> None:
+    """A page of the console read all timers of a slot at once, and the server did nothing else."""
+    topic = Topic("reminders", "delay", slots=1)
+    app.declare(topic)
+    app.store.subscribe(topic, "g")
+    delay = "1h" if state == "waiting" else None
+    app.publish_many(topic, [Outgoing(BODY, key=f"{key}", delay=delay) for key in range(3000)])
+    with redis_server.client() as client:
+        before = client.info("stats")["total_net_output_bytes"]
+        found = app.admin.peek("reminders", "g", states=[state], limit=10)
+        read = client.info("stats")["total_net_output_bytes"] - before
+    assert len(found) == 10
+    assert read < 100_000
+
+
+def test_more_than_one_page_of_what_waits_comes_by_its_times(
+    app: QFrame,
+) -> None:
+    topic = Topic("reminders", "delay", slots=1)
+    app.declare(topic)
+    app.store.subscribe(topic, "g")
+    hours = list(range(1, 500))
+    app.publish_many(topic, [Outgoing(n, key=f"{n}", delay=f"{n}h") for n in reversed(hours)])
+    found = app.admin.peek("reminders", "g", states=["waiting"], limit=300)
+    assert [int(one.key or 0) for one in found] == hours[:300]
+
+
+@pytest.mark.parametrize("kind", ["ordered", "delay"])
+def test_a_message_that_stands_still_is_found_whatever_is_settled_meanwhile(
+    app: QFrame, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    """The relay of an outbox asks so before it sends again a row whose id is forgotten."""
+    topic = Topic("orders", kind, slots=1)
+    app.declare(topic)
+    store = app.store
+    assert isinstance(store, RedisStore)
+    store.subscribe(topic, "g")
+    epochs = {0: f"{1:016x}"}
+    store.take(topic, "g", epochs)
+    run, calls = Redis.run, [0, 0]
+
+    def settle() -> None:
+        asks = [PullRequest(0, epochs[0], SETTLED)]
+        pulled = store.pull(topic, "g", asks, receipt="r", lease_ms=60_000, max_attempts=9)
+        store.acknowledge(topic, "g", pulled.deliveries, epochs)
+
+    def interrupted(redis: Redis, requests: Any, *, partly: bool = False) -> list[Any]:
+        replies = run(redis, requests, partly=partly)
+        calls[0] += 1
+        if calls[0] == calls[1]:
+            settle()
+        return replies
+
+    app.publish_many(topic, [Outgoing(n, key=f"k{n}", id=f"order-{n}") for n in range(4000)])
+    for number, at in enumerate([1, 2, 4, 8, 16, 32, 64, 128, 256, 512]):
+        calls[:] = [0, at]
+        with monkeypatch.context() as patch:
+            patch.setattr(Redis, "run", interrupted)
+            name = f"order-{SETTLED * number + SETTLED + 200}"
+            found = store.explain(topic, name)
+        assert [one.id for one in found] == [name]
