@@ -70,6 +70,11 @@ def translated(shown: str, error: BaseException) -> BaseException:
             "grant it; docs/wire.md lists what each role needs",
         )  # fmt: skip
     if isinstance(error, MasterNotFoundError):  # its text shows our objects
+        if AuthenticationError.__name__ in str(error):
+            return BadUrl(
+                "store", shown, "a Sentinel refuses the name or password",
+                "add ?sentinel_password=…, and &sentinel_username=… where it needs one",
+            )  # fmt: skip
         return StoreUnavailable(shown, "no Sentinel names a primary for it")
     if isinstance(error, InvalidResponse):
         return BadUrl(

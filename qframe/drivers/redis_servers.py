@@ -21,6 +21,7 @@ from qframe.redaction import check_user_info, shown_url
 CONNECT_TIMEOUT_S: Final = 3.0
 ANSWER_TIMEOUT_S: Final = 10.0
 LONGEST_TIMEOUT_S: Final = 86_400
+OF_SENTINELS: Final = "sentinel_"
 SCHEMES: Final = ("redis", "rediss", "redis+sentinel", "rediss+sentinel", "redis+cluster",
                   "rediss+cluster")  # fmt: skip
 
@@ -199,9 +200,15 @@ def servers_of(url: str) -> tuple[RedisServers, str]:
             service, _, database = path.partition("/")
             if not service:
                 raise BadUrl("store", shown, "it names no service", remedy)
-            own = {key: value for key, value in options.items() if key.startswith("s")}
+            own = {
+                name.removeprefix(OF_SENTINELS): value
+                for name, value in options.items() if name.startswith("s")
+            }  # fmt: skip
             sentinel = Sentinel(places, sentinel_kwargs={**own, "protocol": 2})
-            primary = sentinel.master_for(service, db=int(database or 0), **options)
+            of_primary = {
+                name: value for name, value in options.items() if not name.startswith(OF_SENTINELS)
+            }
+            primary = sentinel.master_for(service, db=int(database or 0), **of_primary)
             return _One(primary, sentinel), shown
         if len(places) > 1:
             raise BadUrl("store", shown, "it names several servers", remedy)

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 from cli_program import SHOP, Program
 from eventually import eventually
+from redis_servers import Sentinel
 from servers import RedisCluster3, RedisServer, free_port
 from serving import Serving
 
@@ -148,6 +149,23 @@ def test_a_server_that_is_no_sentinel_is_refused(server: RedisServer) -> None:
     url = server.url.replace("redis://", "redis+sentinel://") + "/primary"
     with pytest.raises(BadUrl, match="is no Sentinel; name the Sentinels"):
         open_store(url)
+
+
+def test_sentinels_that_want_a_password_are_given_it_and_who_has_none_is_told(
+    server: RedisServer, tmp_path: Path
+) -> None:
+    """It was told that none of them knows a primary, and a worker waited for that without end."""
+    with Sentinel(tmp_path / "sentinel", "primary", server.port) as sentinel:
+        sentinel.call("ACL", "SETUSER", "qframe", "on", ">hunter2", "+@all", "~*", "&*")
+        sentinel.call("ACL", "SETUSER", "default", "resetpass", ">hunter3")
+        url = sentinel.url.replace("redis://", "redis+sentinel://") + "/primary"
+        for options in ("", "?sentinel_password=hunter2"):
+            with pytest.raises(BadUrl, match="a Sentinel refuses the name or password") as refused:
+                open_store(url + options)
+            assert "hunter" not in str(refused.value)
+        for options in ("?sentinel_password=hunter3",
+                        "?sentinel_username=qframe&sentinel_password=hunter2"):  # fmt: skip
+            open_store(url + options).close()
 
 
 # The command.
