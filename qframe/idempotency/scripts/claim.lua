@@ -1,10 +1,11 @@
-#!lua
+#!lua flags=allow-oom
 -- Purpose: claims effects that are absent.
 -- KEYS[1] scope: the scope's prefix; what is touched begins with it.
 -- ARGV[1] lease (ms); then for each effect two: key, token.
 -- Reply: for each effect -1 claimed, -2 done, or the milliseconds of another's lease.
 -- Cost: 2 commands for each effect.
--- Promise: one atomic step; a token that has claimed an effect claims it again.
+-- Promise: one atomic step; a token that has claimed an effect claims it again. A full server is
+--   drained by those who claim, too.
 local scope = KEYS[1]
 local lease = ARGV[1]
 local replies = {}

@@ -30,6 +30,7 @@ from qframe import (
     Message,
     QFrame,
     RedisChecker,
+    StoreFull,
     TransactionalChecker,
 )
 from qframe.clock import SYSTEM_CLOCK
@@ -371,6 +372,31 @@ def test_a_redis_that_would_evict_marks_is_refused(tmp_path: Path, policy: str) 
         with pytest.raises(BadUrl, match=rf"{policy}, which evicts marks; set maxmemory-policy"):
             checker.open()
         checker.close()
+
+
+@pytest.mark.promise(1)
+def test_a_full_redis_that_has_the_marks_too_is_drained(tmp_path: Path) -> None:
+    """Claims were refused while it was full, and it stayed full since nothing was handled."""
+    seen: Counter[int] = Counter()
+
+    def handle(body: list[Any]) -> None:
+        seen[body[0]] += 1
+
+    with RedisServer(tmp_path / "redis") as server, QFrame(store=server.url) as app:
+        app.consumer(TOPIC, GROUP, idempotent_checker=RedisChecker(server.url))(handle)
+        app.declare(TOPIC)
+        with server.client() as client:
+            used = client.info("memory")["used_memory"]
+            client.config_set("maxmemory", used + 2_000_000)
+        published = 0
+        with suppress(StoreFull):
+            while True:
+                app.publish(TOPIC, [published, "x" * 10_000], key=f"k{published}")
+                published += 1
+        with server.client() as client:
+            client.config_set("maxmemory", used)  # it stays full while it is drained
+        app.run(burst=True)
+    assert seen == Counter(range(published))
 
 
 @pytest.mark.parametrize("name", MARKING)
