@@ -7,7 +7,6 @@ names from it, since which groups and subjects it meets is known to it alone.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import lru_cache
 
 from qframe.drivers.redis import Call, Redis
@@ -140,11 +139,3 @@ def grown_from(word: bytes) -> tuple[int, Growth]:
 def of(name: str) -> Script:
     """A script of this store."""
     return script("qframe.stores.redis", name)
-
-
-def by_slot(slots: Sequence[int]) -> dict[int, list[int]]:
-    """Returns the positions at which each slot stands, slots in the order in which they come."""
-    found: dict[int, list[int]] = {}
-    for position, slot in enumerate(slots):
-        found.setdefault(slot, []).append(position)
-    return found

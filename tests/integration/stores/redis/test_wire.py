@@ -20,9 +20,10 @@ from eventually import eventually
 from script_heads import NAMES, head_of, sections, text_of
 from servers import HOST, RedisCluster3, RedisServer
 
-from qframe import Message, NeedRetry, Outgoing, QFrame, Reject, Topic
+from qframe import Message, NeedRetry, Outgoing, QFrame, RedisChecker, Reject, Topic
 from qframe.drivers.scripts import script
 from qframe.errors import BadUrl, TopicFull
+from qframe.idempotency.base import Claim, Scope, State
 from qframe.stores.base import Store
 from qframe.stores.doubling import Doubling
 from qframe.stores.redis.keys import identity_of
@@ -532,6 +533,26 @@ def test_no_role_may_do_what_it_has_no_use_for(server: RedisServer, roles: dict[
             assert b"no permissions" in answer, (role, command)
         answer = server.call("ACL", "DRYRUN", role, "HGET", "qf:{other:t:0}:body", "x")
         assert b"no permissions" in answer
+
+
+def test_a_consumer_with_marks_needs_what_the_page_adds(
+    server: RedisServer, roles: dict[str, str]
+) -> None:
+    """Without, no claim was renewed or waited for, so marks of slow handlers were lost."""
+    more = re.search(r"`RedisChecker`.+?needs\s+`(.+?)` for its marks", PAGE, re.DOTALL)
+    assert more is not None
+    server.call("ACL", "SETUSER", "consumer", *more[1].split())
+    checker = RedisChecker(roles["consumer"])
+    scope = Scope("shop", "orders", "g")
+    mine, others = Claim("a"), Claim("a")
+    checker.open()
+    checker.claim_many(scope, [mine], 60_000)
+    checker.claim_many(scope, [others], 60_000)
+    assert (mine.state, others.state) == (State.CLAIMED, State.RUNNING)
+    assert checker.renew_many(scope, [mine], 60_000) == [True]
+    assert checker.finish_many(scope, [mine]) == [True]
+    assert checker.release_many(scope, [others]) == [False]
+    checker.close()
 
 
 def test_a_cluster_asks_for_no_more_than_the_page_says(
