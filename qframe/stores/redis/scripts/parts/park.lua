@@ -36,32 +36,45 @@ local function push_behind(group, subject, values)
   end
 end
 
+-- How many of a sorted line come before an offset, and the value that follows these, if any does.
+local function before_in(behind, offset)
+  local low, high, following = 0, redis.call('LLEN', behind), nil
+  while low < high do
+    local middle = math.floor((low + high) / 2)
+    local value = redis.call('LINDEX', behind, middle)
+    if seq_of(value) < offset then
+      low = middle + 1
+    else
+      high, following = middle, value
+    end
+  end
+  return low, following
+end
+
+-- Puts a value before another one of a line; at its end where there is none.
+local function insert_before(behind, following, value)
+  if following then
+    redis.call('LINSERT', behind, 'BEFORE', following, value)
+  else
+    redis.call('RPUSH', behind, value)
+  end
+end
+
 -- Puts a message that is earlier than the last of its subject in its place; returns whether it is
--- the head.
+-- the head. Of a long line it reads no more than that takes.
 local function push_between(group, subject, coming, stay, now)
   local head, behind = load_head(group, subject), behind_of(group, subject)
-  local line = redis.call('LRANGE', behind, 0, -1)
-  stay = stay and math.min(1, head.given) or 0
-  local place_in_line = #line + 1
-  while place_in_line > stay do
-    local before = place_in_line > 1 and seq_of(line[place_in_line - 1]) or head.seq
-    if before < coming.seq then
-      break
-    end
-    place_in_line = place_in_line - 1
-  end
-  if place_in_line > 0 then
-    table.insert(line, place_in_line, pack_behind(coming))
-    redis.call('DEL', behind)
-    push_behind(group, subject, line)
-    count_behind(group, 1 - #line)
+  local earlier, following = before_in(behind, coming.seq)
+  if earlier > 0 or head.seq < coming.seq or (stay and head.given > 0) then
+    insert_before(behind, following, pack_behind(coming))
+    count_behind(group, 1)
     if redis.call('ZSCORE', group.retry, subject) or redis.call('ZSCORE', group.waiting, subject)
     then
-      count(group, 'parked', 1 - #line)
+      count(group, 'parked', 1)
     end
-    if head.given > place_in_line then
-      count(group, 'running', place_in_line - head.given)
-      head.given = place_in_line
+    if head.given > earlier + 1 then
+      count(group, 'running', earlier + 1 - head.given)
+      head.given = earlier + 1
       write_state(group, subject, head)
     end
     return false
@@ -72,9 +85,7 @@ local function push_between(group, subject, coming, stay, now)
     redis.call('ZREM', group.doing, subject)
     count(group, 'running', -head.given)
   end
-  table.insert(line, 1, pack_behind(head))
-  redis.call('DEL', behind)
-  call_many('RPUSH', behind, line)
+  insert_before(behind, following, pack_behind(head))
   count_behind(group, 1)
   redis.call('HSET', group.body, subject, pack_head(coming))
   write_state(group, subject, coming)
