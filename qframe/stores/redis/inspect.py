@@ -35,6 +35,7 @@ from qframe.stores.searching import sections_of
 from qframe.topic import Topic
 
 PAGE: Final = 200
+EXPLAINED: Final = 1000
 _PLACES: Final = {"doing": ("doing",), "todo": ("todo",), "waiting": ("waiting", "retry")}
 
 
@@ -191,7 +192,7 @@ def explain(redis: Redis, keys: SlotKeys, message_id: str, now_ms: int) -> list[
     for section in sections_of(keys.topic, groups):
         after: str | None = ""
         while after is not None:
-            page = pages.read(section, after, PAGE)
+            page = pages.read(section, after, EXPLAINED)
             found += filter(sought.fits, page.records)
             after = page.after
     return found

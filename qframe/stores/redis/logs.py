@@ -36,10 +36,10 @@ def read_log(redis: Redis, keys: SlotKeys, slot: int, first: int, limit: int) ->
             (keys.key(slot, "first"), "GET"),
         ]
     )
-    begin = int(entry[0][0].split(b"-")[0]) if entry else first
+    begin, size = map(int, entry[0][0].split(b"-")) if entry else (first, 1)
     first = max(first, int(kept or 0))
     found: list[Delivery] = []
-    page = FIRST_PAGE
+    page = min(FIRST_PAGE, 1 + limit // max(1, size))
     while len(found) < limit:
         entries = redis.ask(key, "XRANGE", f"{begin}-0", "+", "COUNT", page)
         before = begin

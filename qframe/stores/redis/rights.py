@@ -20,7 +20,8 @@ _PRODUCER: Final = (
 )  # fmt: skip
 _CONSUMER: Final = (
     *_PRODUCER, "copy KEY KEY", "exists KEY", "hgetall KEY", "hrandfield KEY", "hscan KEY 0",
-    "lindex KEY 0", "linsert KEY before a b", "lrange KEY 0 1", "ping", "rename KEY KEY", "set KEY a", "subscribe CHANNEL", "type KEY",
+    "lindex KEY 0", "linsert KEY before a b", "lrange KEY 0 1", "ping", "rename KEY KEY",
+    "set KEY a", "subscribe CHANNEL", "type KEY",
     "unlink KEY", "unsubscribe CHANNEL", "xrange KEY - +", "xrevrange KEY + -",
     "xtrim KEY MAXLEN 1", "zpopmin KEY", "zrange KEY 0 1", "zrevrangebyscore KEY 1 0",
     "zscan KEY 0",
