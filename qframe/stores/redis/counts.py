@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 from qframe.drivers.redis import Redis
@@ -33,6 +33,15 @@ class StreamPosition(NamedTuple):
         ):
             return "settled"
         return "doing" if offset < self.read else "todo"
+
+    def doing(self) -> Iterator[tuple[int, int]]:
+        """The parts of the window that are not settled: starts and ends."""
+        start = self.floor
+        for first, end in zip(self.settled[::2], self.settled[1::2], strict=True):
+            yield start, first
+            start = end
+        if start < self.read:
+            yield start, self.read
 
 
 def stats(redis: Redis, keys: SlotKeys, group: str | None, now: str) -> list[Stats]:

@@ -18,7 +18,7 @@ from qframe.stores.redis.audit import verify
 from qframe.stores.redis.counts import cursor_of, stats, stats_of
 from qframe.stores.redis.envelopes import TICKET
 from qframe.stores.redis.keys import SlotKeys
-from qframe.stores.redis.logs import log
+from qframe.stores.redis.logs import read_log
 from qframe.stores.redis.records import (
     StandingHead,
     heads_of,
@@ -101,14 +101,12 @@ class SlotReader:
     def line(self, state: str) -> Iterator[Record]:
         """The parts of a stream's line that are handed out, or still to come."""
         cursor = cursor_of(self._redis, self._place, self._group, self._slot)
-        start = cursor.floor if state == "doing" else cursor.read
-        if state == "doing" and cursor.floor == cursor.read:
-            return
-        for one in log(self._redis, self._place, self._slot, start):
-            if state == "doing" and one.seq >= cursor.read:
-                return
-            if cursor.state_of(one.seq) == state:
-                yield record_of_log(self._place, self._group, self._slot, one, state, cursor)
+        todo = (cursor.read, cursor.read + self._at_most)
+        for start, stop in cursor.doing() if state == "doing" else [todo]:
+            limit = min(stop - start, self._at_most)
+            for one in read_log(self._redis, self._place, self._slot, start, limit):
+                if one.seq < stop:
+                    yield record_of_log(self._place, self._group, self._slot, one, state, cursor)
 
     def heads(self, state: str) -> Iterator[Record]:
         """Heads that stand in a state, each followed by what is behind it."""

@@ -42,6 +42,28 @@ def test_who_peeks_at_some_messages_does_not_read_all_others(
     assert read < 100_000
 
 
+def test_who_peeks_at_what_is_in_doing_does_not_read_all_that_is_settled_behind_a_slow_message(
+    app: QFrame, redis_server: RedisServer
+) -> None:
+    topic = Topic("orders", slots=1)
+    app.declare(topic)
+    app.store.subscribe(topic, "g")
+    epochs = {0: f"{1:016x}"}
+    app.store.take(topic, "g", epochs)
+    app.publish_many(topic, [Outgoing([n, BODY], key="k") for n in range(3000)], batch=50)
+    asks = [PullRequest(0, epochs[0], 3000, 0)]
+    pulled = app.store.pull(topic, "g", asks, receipt="r", lease_ms=60_000, max_attempts=9)
+    slow = (0, 1700, 2999)
+    done = [one for one in pulled.deliveries if one.seq not in slow]
+    app.store.acknowledge(topic, "g", done, epochs)
+    with redis_server.client() as client:
+        before = client.info("stats")["total_net_output_bytes"]
+        found = app.admin.peek("orders", "g", states=["doing"])
+        read = client.info("stats")["total_net_output_bytes"] - before
+    assert [(one.seq, one.state) for one in found] == [(seq, "doing") for seq in slow]
+    assert read < 1_000_000
+
+
 def test_more_than_one_page_of_what_waits_comes_by_its_times(
     app: QFrame,
 ) -> None:
