@@ -203,6 +203,7 @@ class AppParts:
                 producer = opened.producer = Producer(
                     self.store(), catalog=self.catalog(), max_body=opened.settings.max_body,
                     batch=opened.settings.publish_batch, clock=opened.clock,
+                    carry=None if self.tracing is None else self.tracing.carried,
                 )  # fmt: skip
         return producer
 

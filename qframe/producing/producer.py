@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import islice
 from operator import attrgetter
 from typing import Any, Final, Unpack
@@ -57,6 +57,8 @@ class Producer:
         batch: how many messages go to the store in one call by default.
         clock: for made-up ids, and for how long a slot may be closed.
         pause: waits for so many seconds.
+        carry: adds to the headers of a message that another thread may send what is to go with it,
+            such as the context of a trace; None for nothing.
     """
 
     def __init__(
@@ -68,8 +70,10 @@ class Producer:
         batch: int,
         clock: Clock,
         pause: Callable[[float], object] = time.sleep,
+        carry: Callable[[Mapping[str, str] | None], dict[str, str] | None] | None = None,
     ) -> None:
         self._pause = pause
+        self._carry = carry
         self._store = store
         self._catalog = catalog
         self._max_body = max_body
@@ -148,7 +152,10 @@ class Producer:
             BadInput: if anything about it is wrong.
         """
         found = self._catalog.resolve(topic)
-        return found, entry_of(found, item, "", "", self._max_body)
+        entry = entry_of(found, item, "", "", self._max_body)
+        if self._carry is not None:
+            entry.headers = self._carry(entry.headers)
+        return found, entry
 
     def send(self, topic: Topic, entries: Sequence[Entry]) -> list[Published]:
         """Publishes what was prepared, in one call; those that are `full` were not stored.

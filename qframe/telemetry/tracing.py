@@ -6,13 +6,15 @@ The names are those of OpenTelemetry's conventions for messaging (in development
     process <topic>  CONSUMER  a call of a handler, with one message or a batch
     ack <topic>, settle <topic>  CLIENT  a call that settles messages
 
-A message carries the context of its publishing in the header `traceparent` (and what else the
-propagators write), through delays and retries, and through an outbox from the moment it is stored
-there. One that bears such a header already keeps it. Many messages of one call share its context:
-there is no span for each.
+A message carries the context of its publishing in the headers that the propagators write
+(`traceparent` by default), through delays and retries. What another thread publishes later, an
+outbox's or a buffered producer's, carries that of the moment at which it was taken, and a timer
+that of the last change of its body. One that bears such a context already keeps it. Many messages
+of one call share its context: there is no span for each.
 
 The span of a handler has a link to the context of each of its messages. With `parent=True` that of
-a single message is its child instead, and a message is one trace from end to end.
+a single message is its child instead, and a message is one trace from end to end. A handler runs in
+the context of its message, with its baggage, and in nothing of the thread that calls it.
 
 Without an SDK the spans are none. The API is loaded with this module.
 """
@@ -23,10 +25,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any, Final, cast
 
+from qframe.errors import TopicFull
 from qframe.extras import needed
 from qframe.hooks import check_result
 from qframe.message import Delivery, Message
-from qframe.outcomes import Outcome, Settled
+from qframe.outcomes import Moved, Outcome, Settled
 from qframe.stores.base import Store
 from qframe.stores.types import Entry, Settlement
 from qframe.topic import Topic
@@ -34,14 +37,13 @@ from qframe.topic import Topic
 with needed("tracing", __name__):
     from opentelemetry import context as contexts
     from opentelemetry import propagate, trace
+    from opentelemetry.context import Context
     from opentelemetry.trace import Link, SpanKind, StatusCode
 
 if TYPE_CHECKING:
-    from opentelemetry.context import Context
-    from opentelemetry.trace import Span, TracerProvider
+    from opentelemetry.trace import Span, SpanContext, TracerProvider
 
 MOST_LINKS: Final = 128
-_CARRIED: Final = "traceparent"
 
 
 class Tracing:
@@ -62,7 +64,7 @@ class Tracing:
 
     def carried(self, headers: Mapping[str, str] | None) -> dict[str, str] | None:
         """Headers with the present context, unless they carry one, or there is none."""
-        if headers and _CARRIED in headers:
+        if headers and _span_in(headers).is_valid:
             return dict(headers)
         carrier: dict[str, str] = {}
         propagate.inject(carrier)
@@ -105,20 +107,22 @@ class Tracing:
     def _process(self, topic: str, group: str, given: Message | list[Message]) -> Any:
         messages = given if isinstance(given, list) else [given]
         facts = _facts(topic, "process", "process") | {"messaging.consumer.group.name": group}
-        parent: Context | None = None
+        at = Context()
         if isinstance(given, list):
             facts["messaging.batch.message_count"] = len(given)
         else:
             facts["messaging.message.id"] = given.id
             facts["messaging.destination.partition.id"] = str(given.slot)
             facts["qframe.message.attempt"] = given.attempt
-            if self._parent and _CARRIED in given.headers:
-                parent = propagate.extract(given.headers)
+            at = propagate.extract(given.headers, at)
+            if not self._parent:
+                at = trace.set_span_in_context(trace.INVALID_SPAN, at)
         return _Failing(
             self._tracer.start_as_current_span(
-                f"process {topic}", context=parent, kind=SpanKind.CONSUMER, attributes=facts,
+                f"process {topic}", kind=SpanKind.CONSUMER, attributes=facts,
                 links=_links(message.headers for message in messages),
-            )
+            ),
+            at,
         )  # fmt: skip
 
     def publish(
@@ -138,10 +142,14 @@ class Tracing:
             self._tracer.start_as_current_span(
                 f"publish {topic.name}", kind=SpanKind.PRODUCER, attributes=facts, links=links
             )
-        ):
+        ) as span:
             for entry in entries:
                 entry.headers = self.carried(entry.headers)
-            return call()
+            outcomes = call()
+            if Outcome.FULL in outcomes:  # the producer raises it, once this span has ended
+                span.set_attribute("error.type", TopicFull.__name__)
+                span.set_status(StatusCode.ERROR, TopicFull.__name__)
+            return outcomes
 
     def settle(
         self,
@@ -172,25 +180,41 @@ class _Failing:
     """A span that notes the class of the error with which its block ends.
 
     OpenTelemetry sets the status of an error for an `Exception` alone, so not for a cancelled one.
+
+    Args:
+        opened: the span, as a block that makes it the current one.
+        at: the context that the block is in, where it is not the present one.
     """
 
-    def __init__(self, opened: Any) -> None:
+    def __init__(self, opened: Any, at: Context | None = None) -> None:
         self._opened = opened
-        self._span: Span | None = None
+        self._at = at
+        self._token: Any = None
+        self._span: Span = trace.INVALID_SPAN
 
-    def __enter__(self) -> None:
+    def __enter__(self) -> Span:
+        if self._at is not None:
+            self._token = contexts.attach(self._at)
         self._span = self._opened.__enter__()
+        return self._span
 
     def __exit__(self, kind: type[BaseException] | None, *rest: Any) -> Any:
-        if kind is not None and self._span is not None:
-            self._span.set_attribute("error.type", kind.__name__)
-            if not issubclass(kind, Exception):
-                self._span.set_status(StatusCode.ERROR, kind.__name__)
-        return self._opened.__exit__(kind, *rest)
+        try:
+            if kind is not None:
+                self._span.set_attribute("error.type", kind.__name__)
+                if not issubclass(kind, Exception):
+                    self._span.set_status(StatusCode.ERROR, kind.__name__)
+            return self._opened.__exit__(kind, *rest)
+        finally:
+            if self._token is not None:
+                contexts.detach(self._token)
 
 
 class _TracedStore:
-    """Has the store's own methods, with spans around what publishes and settles."""
+    """Has the store's own methods, with spans around what publishes and settles.
+
+    A timer whose body is changed carries the context of its change: there is no span for that.
+    """
 
     def __init__(self, store: Store, tracing: Tracing) -> None:
         self._store = store
@@ -198,6 +222,11 @@ class _TracedStore:
 
     def publish(self, topic: Topic, entries: Sequence[Entry]) -> list[Outcome]:
         return self._tracing.publish(topic, entries, lambda: self._store.publish(topic, entries))
+
+    def edit(self, topic: Topic, subject: str, **change: Any) -> Moved:
+        if change.get("body") is not None:  # its headers are new too
+            change["headers"] = self._tracing.carried(change.get("headers"))
+        return self._store.edit(topic, subject, **change)
 
     def settle(self, topic: Topic, group: str, settlements: Sequence[Settlement]) -> list[Settled]:
         return self._tracing.settle(
@@ -225,18 +254,21 @@ def _facts(topic: str, name: str, kind: str) -> dict[str, str | int]:
     }
 
 
+def _span_in(headers: Mapping[str, str]) -> SpanContext:
+    """The span whose context headers carry; one that is not valid where they carry none."""
+    return trace.get_current_span(propagate.extract(headers, Context())).get_span_context()
+
+
 def _links(carriers: Iterable[Mapping[str, str] | None]) -> list[Link]:
     """A link to each context once, as many as an SDK keeps by default."""
-    found: dict[str, Link] = {}
+    fields = tuple(propagate.get_global_textmap().fields)
+    found: dict[tuple[str | None, ...], Link] = {}
     for carrier in carriers:
-        parent = None if carrier is None else carrier.get(_CARRIED)
-        if parent is None or parent in found or carrier is None:
+        if not carrier:
             continue
-        at = trace.get_current_span(
-            propagate.extract(carrier, contexts.Context())
-        ).get_span_context()
-        if at.is_valid:
-            found[parent] = Link(at)
+        carried = tuple(map(carrier.get, fields))
+        if carried not in found and (span := _span_in(carrier)).is_valid:
+            found[carried] = Link(span)
         if len(found) == MOST_LINKS:
             break
     return list(found.values())

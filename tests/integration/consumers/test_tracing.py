@@ -10,16 +10,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from opentelemetry import baggage, context, propagate, trace
+from opentelemetry.propagators.textmap import TextMapPropagator
 from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
-from opentelemetry.trace import SpanKind, StatusCode
+from opentelemetry.trace import NonRecordingSpan, SpanContext, SpanKind, StatusCode, TraceFlags
 from sqlalchemy import create_engine
 
-from qframe import Backoff, Batch, Message, Outbox, QFrame, Topic
+from qframe import Backoff, Batch, Message, Outbox, QFrame, Topic, TopicFull
 from qframe.app.instrumentor import QFrameInstrumentor
 from qframe.app.registry import REGISTRY
 from qframe.telemetry.tracing import Tracing
+from qframe.testing import Harness
 
 ROOT = Path(__file__).resolve().parents[3]
 SOON = Backoff(0.01, cap=0.01)
@@ -175,6 +178,141 @@ def test_a_message_of_an_outbox_carries_the_context_of_its_transaction(
     engine.dispose()
     [process] = recorded.spans("process orders")
     assert process.links[0].context.span_id == request.get_span_context().span_id
+
+
+def test_a_buffered_message_carries_the_context_of_its_publisher(
+    app: QFrame, recorded: Recorded
+) -> None:
+    app.trace(Tracing(recorded.provider))
+
+    @app.consumer(TOPIC, "billing")
+    def handle(message: Message) -> None: ...
+
+    with app.buffered() as buffered, recorded.tracer.start_as_current_span("request") as request:
+        buffered.publish(TOPIC, 1).result()
+    app.run(burst=True)
+    for name in ("publish orders", "process orders"):
+        [span] = recorded.spans(name)
+        assert span.links[0].context.span_id == request.get_span_context().span_id
+
+
+def test_a_timer_carries_the_context_of_the_change_of_its_body(
+    app: QFrame, recorded: Recorded
+) -> None:
+    app.trace(Tracing(recorded.provider))
+    timers = Topic("timers", kind="delay", slots=1)
+
+    @app.consumer(timers, "billing")
+    def handle(message: Message) -> None: ...
+
+    app.timers.schedule(timers, 1, key="a", delay=60)
+    with recorded.tracer.start_as_current_span("request") as request:
+        app.timers.change(timers, "a", 2)
+    app.timers.move(timers, "a", delay=0.01)
+    app.run(drain=True)
+    [process] = recorded.spans("process timers")
+    assert process.links[0].context.span_id == request.get_span_context().span_id
+
+
+@pytest.mark.parametrize("parent", [False, True])
+def test_a_handler_has_the_baggage_of_its_message(
+    app: QFrame, recorded: Recorded, *, parent: bool
+) -> None:
+    app.trace(Tracing(recorded.provider, parent=parent))
+    seen = []
+
+    @app.consumer(TOPIC, "plain")
+    def handle(message: Message) -> None:
+        seen.append(baggage.get_all())
+
+    @app.consumer(TOPIC, "async")
+    async def ahandle(message: Message) -> None:
+        await asyncio.sleep(0)
+        seen.append(baggage.get_all())
+
+    token = context.attach(baggage.set_baggage("tenant", "acme"))
+    app.publish(TOPIC, 1)
+    context.detach(token)
+    app.publish(TOPIC, 2)
+    app.run(burst=True)
+    assert sorted(map(len, seen)) == [0, 0, 1, 1]
+    assert seen.count({"tenant": "acme"}) == 2
+
+
+@pytest.mark.parametrize("parent", [False, True])
+def test_a_handler_has_nothing_of_the_context_of_the_thread_that_calls_it(
+    app: QFrame, recorded: Recorded, *, parent: bool
+) -> None:
+    app.trace(Tracing(recorded.provider, parent=parent))
+
+    @app.consumer(TOPIC, "billing")
+    def handle(message: Message) -> None: ...
+
+    with Harness(app) as harness:
+        harness.publish(TOPIC, 1)
+        with recorded.tracer.start_as_current_span("request") as request:
+            harness.drain()
+    [process] = recorded.spans("process orders")
+    assert process.context.trace_id != request.get_span_context().trace_id
+
+
+def test_a_publish_that_a_full_topic_refuses_has_failed(app: QFrame, recorded: Recorded) -> None:
+    app.trace(Tracing(recorded.provider))
+    small = Topic("small", slots=1, max_length=1)
+    app.publish(small, 1)
+    with pytest.raises(TopicFull):
+        app.publish(small, 2)
+    stored, refused = recorded.spans("publish small")
+    assert stored.status.status_code is StatusCode.UNSET
+    assert refused.status.status_code is StatusCode.ERROR
+    assert (refused.attributes or {})["error.type"] == "TopicFull"
+
+
+class OneHeader(TextMapPropagator):
+    """Writes a context in a header of another name than W3C's, as B3 does."""
+
+    @property
+    def fields(self) -> set[str]:
+        return {"b3"}
+
+    def inject(self, carrier: Any, context: Any = None, setter: Any = None) -> None:
+        at = trace.get_current_span(context).get_span_context()
+        if at.is_valid:
+            carrier["b3"] = f"{at.trace_id:032x}-{at.span_id:016x}-1"
+
+    def extract(self, carrier: Any, context: Any = None, getter: Any = None) -> Any:
+        if "b3" not in carrier:
+            return context
+        trace_id, span_id, _ = carrier["b3"].split("-")
+        at = SpanContext(int(trace_id, 16), int(span_id, 16), True, TraceFlags(1))
+        return trace.set_span_in_context(NonRecordingSpan(at), context)
+
+
+@pytest.fixture
+def other_propagator() -> Iterator[None]:
+    before = propagate.get_global_textmap()
+    propagate.set_global_textmap(OneHeader())
+    yield
+    propagate.set_global_textmap(before)
+
+
+@pytest.mark.usefixtures("other_propagator")
+def test_any_propagator_joins_the_spans(app: QFrame, recorded: Recorded) -> None:
+    app.trace(Tracing(recorded.provider, parent=True))
+
+    @app.consumer(TOPIC, "billing")
+    def handle(message: Message) -> None: ...
+
+    given = f"{7:032x}-{8:016x}-1"
+    app.publish(TOPIC, 1, headers={"b3": given})
+    app.publish(TOPIC, 2)
+    app.run(burst=True)
+    _, publish = recorded.spans("publish orders")
+    first, second = recorded.spans("process orders")
+    assert (first.context.trace_id, first.links[0].context.span_id) == (7, 8)
+    assert second.parent is not None
+    assert second.parent.span_id == publish.context.span_id
+    assert is_linked(second, publish)
 
 
 def test_apps_are_traced_that_are_made_before_and_after_it_is_loaded(
