@@ -1,6 +1,7 @@
 """CloudEvents 1.0 over HTTP as messages, and messages as CloudEvents: binary, structured, batched.
 
-Source: the CloudEvents specification, its JSON event format and its HTTP protocol binding.
+Source: the CloudEvents specification, its JSON event format, its HTTP protocol binding, and its
+extension for distributed tracing.
 
 | of the event | of the message |
 | --- | --- |
@@ -9,7 +10,8 @@ Source: the CloudEvents specification, its JSON event format and its HTTP protoc
 | `source` and `id` | the id, a hash of both: an id is unique for its source alone |
 | `partitionkey` | the key |
 | `sequence`, where `sequencetype` is `Integer` | the sequence, in `ordered` topics |
-| all attributes | headers `ce-id`, `ce-source`, `ce-type`, `content-type` and so on |
+| `traceparent`, `tracestate` | headers of these names, as a trace's context is in any message |
+| all other attributes | headers `ce-id`, `ce-source`, `ce-type`, `content-type` and so on |
 
 On its way out a message that came as an event has the attributes that it came with. Any other one
 has its own id, `/topics/` and its topic as source, the type `qframe.message`, the time at which it
@@ -37,6 +39,8 @@ from qframe.producing.outgoing import Outgoing
 
 STRUCTURED: Final = "application/cloudevents+json"
 BATCHED: Final = "application/cloudevents-batch+json"
+TRACE: Final = ("traceparent", "tracestate")
+"""The headers of W3C's Trace Context, and the attributes of an event that has it."""
 _NAME = re.compile(r"[a-z0-9]+")
 _JSON_TYPE = re.compile(r"(application|text)/json|[\w.!#$&^-]+/[\w.!#$&^-]+\+json")
 _MEDIA_TYPE = re.compile(r"[\w!#$&^.+-]+/[\w!#$&^.+-]+(\s*;[ -~]*)?", re.ASCII)
@@ -127,6 +131,7 @@ def _attributes_of(topic: str, delivery: Delivery) -> dict[str, str]:
         name[3:]: value for name, value in headers.items()
         if name.startswith("ce-") and _is_attribute(name[3:], value)
     }  # fmt: skip
+    own |= {name: headers[name] for name in TRACE if _is_attribute(name, headers.get(name, ""))}
     if all(name in own for name in _REQUIRED):
         return attributes | own
     at = datetime.fromtimestamp(delivery.published_at_ms / 1000, UTC)
@@ -136,7 +141,7 @@ def _attributes_of(topic: str, delivery: Delivery) -> dict[str, str]:
     }  # fmt: skip
     if delivery.key is not None and _is_attribute("partitionkey", delivery.key):
         attributes["partitionkey"] = delivery.key
-    return attributes
+    return attributes | {name: own[name] for name in TRACE if name in own}
 
 
 def _is_attribute(name: str, value: str) -> bool:
@@ -201,6 +206,8 @@ def _outgoing(attributes: dict[str, Any], data: Any) -> Outgoing:
 
 
 def _header(name: str) -> str:
+    if name in TRACE:
+        return name
     return "content-type" if name == "datacontenttype" else f"ce-{name}"
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from contextvars import Context
 from typing import Protocol, runtime_checkable
 
 
@@ -30,6 +31,8 @@ class ServiceLoop(Protocol):
 
 class Service(ABC):
     """A part with a thread of its own; start and stop are idempotent, stop is safe before start.
+
+    The thread has no context variables of the one that starts it.
 
     Args:
         name: the thread's name, `qframe.<part>.<topic>.<group>`.
@@ -127,7 +130,10 @@ class Service(ABC):
             self._stopping.set()
 
     def _begin_thread(self) -> None:
-        thread = threading.Thread(target=self._main, name=self.name, daemon=True)
+        # Where threads inherit context variables, it would stay in the span of who began it.
+        thread = threading.Thread(
+            target=Context().run, args=(self._main,), name=self.name, daemon=True
+        )
         thread.start()
         self._thread = thread
 

@@ -6,6 +6,7 @@ import atexit
 import os
 import threading
 from collections.abc import Callable
+from contextvars import Context
 from typing import Any, Final, Generic, Self, TypeVar
 
 from qframe.batching.gathering import Channel, Gathering
@@ -84,7 +85,9 @@ class Batcher(Generic[T]):
         self._ended = threading.Condition(self._lock)
         self._serving = threads
         self._threads = [
-            threading.Thread(target=self._serve, name=f"qframe.batch.{name}", daemon=True)
+            threading.Thread(
+                target=Context().run, args=(self._serve,), name=f"qframe.batch.{name}", daemon=True
+            )
             for _ in range(threads)
         ]
         self._start()

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from hashlib import sha256
 from typing import Final, Literal, NamedTuple, cast
 
-from qframe.cloud_events import BATCHED, STRUCTURED, batched_of, binary_of, structured_of
+from qframe.cloud_events import BATCHED, STRUCTURED, TRACE, batched_of, binary_of, structured_of
 from qframe.codec import RAW, TYPE_HEADER
 from qframe.message import Delivery, Message
 from qframe.runtime.handler.attempt import Attempt
@@ -15,6 +15,7 @@ from qframe.runtime.handler.attempt import Attempt
 Events = Literal["binary", "structured", "batched"]
 EVENTS: Final = ("binary", "structured", "batched")
 # All but printable ASCII, and the blanks at both ends: a receiver takes those for the header's own.
+_VISIBLE: Final = re.compile(r"[!-~]([ -~]*[!-~])?")
 _ESCAPED: Final = re.compile(r"\A +| +\Z|[^ -~]|%")
 
 
@@ -38,6 +39,10 @@ def content_of(message: Message, events: Events | None) -> PushContent:
     headers = {"qframe-topic": message.topic, "qframe-attempt": str(message.attempt)}
     if message.key is not None:
         headers["qframe-key"] = _in_ascii(message.key)
+    for name in TRACE:
+        value = message.headers.get(name, "")
+        if _VISIBLE.fullmatch(value):  # another one is no context, and no header either
+            headers[name] = value
     if events == "binary":
         more, body = binary_of(message.topic, delivery)
         return PushContent(message.id, headers | more, body)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from contextvars import Context
 from itertools import count
 from types import FrameType
 from typing import Generic, TypeVar
@@ -169,8 +170,8 @@ class WorkerThreads(Service, Generic[WorkerT]):
         for _ in range(number):
             worker = self._make_worker()
             thread = self._members[worker] = threading.Thread(
-                target=self._serve, args=(worker,), name=f"{self.name}.{next(self._numbers)}",
-                daemon=True,
+                target=Context().run, args=(self._serve, worker),
+                name=f"{self.name}.{next(self._numbers)}", daemon=True,
             )  # fmt: skip
             before, self.workers = self.workers, [*self.workers, worker]
             if self._started:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
 from typing import Any, Final, TypeVar, Unpack
 
 from qframe.app.pull import Pull, PullKeywords
@@ -95,9 +96,12 @@ class Gateway:
         await self.close()
 
     async def in_thread(self, function: Callable[..., T], *args: Any) -> T:
-        """Calls what may block, such as a verb of `app.admin`, in a thread of the gateway's."""
+        """Calls what may block, such as a verb of `app.admin`, in a thread of the gateway's.
+
+        It has the context variables of the caller, so the span of a request is known there.
+        """
         loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self._threads, function, *args)
+        return await loop.run_in_executor(self._threads, copy_context().run, function, *args)
 
     # Publishing.
 

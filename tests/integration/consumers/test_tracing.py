@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 import tomllib
 from collections.abc import Iterator
+from contextvars import copy_context
+from functools import partial
 from importlib.metadata import EntryPoint
 from pathlib import Path
 from typing import Any
@@ -18,11 +21,12 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from opentelemetry.trace import NonRecordingSpan, SpanContext, SpanKind, StatusCode, TraceFlags
 from sqlalchemy import create_engine
 
-from qframe import Backoff, Batch, Message, Outbox, QFrame, Topic, TopicFull
+from qframe import Backoff, Batch, Flusher, Message, Outbox, Outgoing, QFrame, Topic, TopicFull
 from qframe.app.instrumentor import QFrameInstrumentor
 from qframe.app.registry import REGISTRY
 from qframe.telemetry.tracing import Tracing
 from qframe.testing import Harness
+from qframe.web.gateway import Gateway
 
 ROOT = Path(__file__).resolve().parents[3]
 SOON = Backoff(0.01, cap=0.01)
@@ -266,6 +270,75 @@ def test_a_publish_that_a_full_topic_refuses_has_failed(app: QFrame, recorded: R
     assert stored.status.status_code is StatusCode.UNSET
     assert refused.status.status_code is StatusCode.ERROR
     assert (refused.attributes or {})["error.type"] == "TopicFull"
+
+
+@pytest.fixture
+def inheriting_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Threads begin in the context of who starts them.
+
+    OpenTelemetry's instrumentation of threads has it so, and Python 3.14 without its global lock.
+    """
+    start = threading.Thread.start
+
+    def inherit(thread: threading.Thread) -> None:
+        monkeypatch.setattr(thread, "run", partial(copy_context().run, thread.run))
+        start(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", inherit)
+
+
+@pytest.mark.usefixtures("inheriting_threads")
+def test_settlements_are_in_no_trace_of_the_request_that_began_a_pull(
+    app: QFrame, recorded: Recorded
+) -> None:
+    app.trace(Tracing(recorded.provider))
+    app.declare(TOPIC)
+    with recorded.tracer.start_as_current_span("request"), app.pull(TOPIC, "billing") as messages:
+        app.publish(TOPIC, 1)
+        next(iter(messages)).ack()
+    [ack] = recorded.spans("ack orders")
+    assert ack.parent is None
+
+
+@pytest.mark.usefixtures("inheriting_threads")
+def test_threads_that_call_a_users_function_are_in_no_span_of_who_began_them(
+    app: QFrame, recorded: Recorded
+) -> None:
+    seen = []
+    both = threading.Barrier(2)
+
+    def see(_: object) -> None:
+        seen.append(trace.get_current_span())
+
+    @app.consumer(TOPIC, "billing", threads=2)
+    def handle(message: Message) -> None:
+        both.wait(10)  # so one of the two is in the pool's own thread
+        see(message)
+
+    app.publish_many(TOPIC, [1, 2])
+    with recorded.tracer.start_as_current_span("request"):
+        app.run(burst=True)
+        with Flusher("seen", 1, 1.0, 1, 1, see) as flusher:
+            flusher.put(1)
+    assert seen == [trace.INVALID_SPAN] * 3
+
+
+def test_a_client_of_the_gateway_publishes_in_the_span_of_its_request(
+    app: QFrame, recorded: Recorded
+) -> None:
+    app.trace(Tracing(recorded.provider))
+    app.declare(TOPIC)
+
+    async def ask() -> SpanContext:
+        async with Gateway(app) as gateway:
+            with recorded.tracer.start_as_current_span("POST") as request:
+                await gateway.publish("orders", [Outgoing(1)])
+            return request.get_span_context()
+
+    request = asyncio.run(ask())
+    [publish] = recorded.spans("publish orders")
+    assert publish.parent is not None
+    assert publish.parent.span_id == request.span_id
 
 
 class OneHeader(TextMapPropagator):

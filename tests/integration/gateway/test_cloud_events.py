@@ -35,6 +35,17 @@ def test_binary_mode_has_attributes_in_headers_and_data_in_the_body(web: TestCli
     }  # fmt: skip
 
 
+def test_the_context_of_an_events_trace_is_the_messages(web: TestClient) -> None:
+    trace = {
+        "traceparent": "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
+        "tracestate": "vendor=a",
+    }  # fmt: skip
+    assert publish(web, "application/json", 1, **EVENT, **trace).is_success
+    found = pulled(web)["headers"]
+    assert {name: found.get(name) for name in trace} == trace
+    assert "ce-traceparent" not in found
+
+
 def test_binary_mode_keeps_data_that_is_no_json_as_bytes(web: TestClient) -> None:
     assert publish(web, "text/xml; charset=utf-8", b'<much wow="xml"/>', **EVENT).is_success
     assert pulled(web)["body_base64"] == b64encode(b'<much wow="xml"/>').decode()

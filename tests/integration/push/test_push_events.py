@@ -58,6 +58,40 @@ def test_binary_mode_has_attributes_in_headers(app: QFrame, receiver: Receiver) 
     }
 
 
+PARENT = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+
+
+@pytest.mark.parametrize("mode", [None, "binary", "structured", "batched"])
+def test_a_request_has_the_context_of_the_trace_of_its_message(
+    app: QFrame, receiver: Receiver, mode: Any
+) -> None:
+    events(app, receiver, mode)
+    trace = {"traceparent": PARENT, "tracestate": "vendor=a,other=b"}
+    app.publish_many(FEED, [
+        Outgoing({}, id="plain", headers=trace | {"baggage": "tenant=acme"}),
+        Outgoing({}, id="event", headers=trace | CAME),
+        Outgoing({}, id="wrong", headers={"traceparent": "a\r\nb", "tracestate": " "}),
+    ])  # fmt: skip
+    app.run(burst=True)
+    requests = verified(receiver)
+    assert not any("baggage" in headers for headers, _ in requests)
+    if mode == "batched":
+        found = {event["id"]: event for _, batch in requests for event in batch}
+        assert [found[name].get("traceparent") for name in ("plain", "7", "wrong")] == [
+            PARENT, PARENT, None,
+        ]  # fmt: skip
+        return
+    found = {headers["webhook-id"]: headers for headers, _ in requests}
+    bodies = {headers["webhook-id"]: body for headers, body in requests}
+    for name in ("plain", "event"):
+        assert {each: found[name][each] for each in trace} == trace
+        if mode == "binary":
+            assert found[name]["ce-traceparent"] == PARENT
+        if mode == "structured":
+            assert {each: bodies[name][each] for each in trace} == trace
+    assert "traceparent" not in found["wrong"]
+
+
 def test_structured_mode_has_the_event_in_the_body(app: QFrame, receiver: Receiver) -> None:
     events(app, receiver, "structured")
     app.publish(FEED, {"n": 2**60}, id="json", headers=CAME)
