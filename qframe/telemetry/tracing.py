@@ -105,25 +105,26 @@ class Tracing:
         return acall if is_async else call
 
     def _process(self, topic: str, group: str, given: Message | list[Message]) -> Any:
-        messages = given if isinstance(given, list) else [given]
         facts = _facts(topic, "process", "process") | {"messaging.consumer.group.name": group}
         at = Context()
         if isinstance(given, list):
             facts["messaging.batch.message_count"] = len(given)
+            links = _links(message.headers for message in given)
         else:
             facts["messaging.message.id"] = given.id
             facts["messaging.destination.partition.id"] = str(given.slot)
             facts["qframe.message.attempt"] = given.attempt
             at = propagate.extract(given.headers, at)
+            carried = trace.get_current_span(at).get_span_context()
+            links = [Link(carried)] if carried.is_valid else []
             if not self._parent:
                 at = trace.set_span_in_context(trace.INVALID_SPAN, at)
         return _Failing(
             self._tracer.start_as_current_span(
-                f"process {topic}", kind=SpanKind.CONSUMER, attributes=facts,
-                links=_links(message.headers for message in messages),
+                f"process {topic}", kind=SpanKind.CONSUMER, attributes=facts, links=links
             ),
             at,
-        )  # fmt: skip
+        )
 
     def publish(
         self, topic: Topic, entries: Sequence[Entry], call: Callable[[], list[Outcome]]
