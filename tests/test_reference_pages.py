@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import inspect
 import re
 from pathlib import Path
@@ -88,6 +89,22 @@ def test_every_event_is_explained_with_its_level() -> None:
     for name, (level, *_) in shown.items():
         expected = "not logged" if name in logs._UNTOLD else logs._LEVELS.get(name, "debug")
         assert level == expected, f"{name} is {expected}"
+
+
+def test_every_fact_of_an_event_is_explained() -> None:
+    shown = rows("events.md")
+    for file in (ROOT / "qframe").rglob("*.py"):
+        for call in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+            if not isinstance(call, ast.Call) or not call.args:
+                continue
+            first = call.args[0]
+            name = first.value if isinstance(first, ast.Constant) else None
+            if ast.unparse(call.func).endswith("audit.record"):
+                name = "admin.action"
+            if isinstance(name, str) and EVENT.fullmatch(f'"{name}"'):
+                given = {each.arg for each in call.keywords if each.arg} - {"topic", "group"}
+                told = set(re.findall(r"\w+", shown[name][1]))
+                assert given <= told, f"{name} in {file.name} has more facts: {given - told}"
 
 
 def test_every_unit_of_a_duration_is_explained() -> None:

@@ -11,7 +11,7 @@ A message that was settled is counted in the shared memory at once, so a SIGKILL
 
 Counters, histograms and summaries are added up, those of processes that are gone among them, so
 nothing ever falls. A gauge means one process: it has the label `process`, which is the worker's
-number, and ends with it.
+number, and ends with it. A label `process` of its own is `exported_process` there.
 """
 
 from __future__ import annotations
@@ -42,6 +42,8 @@ HANDLED: Final = "qframe_handled"
 _LOCK, _NUMBERS, _CELLS = ".lock", ".numbers", ".cells"
 _CELLS_SIZE: Final = 4096
 _LABELS_AT: Final = 64
+_PROCESS: Final = "process"
+_OWN_PROCESS: Final = f"exported_{_PROCESS}"
 _SUMMED: Final = ("counter", "histogram", "summary")
 
 
@@ -205,8 +207,15 @@ class _Sum:
             for sample in metric.samples:
                 if sample.name.endswith("_created"):
                     continue
-                more = {} if is_summed or process is None else {"process": process}
-                key = sample.name, tuple((sample.labels | more).items())
+                labels = sample.labels
+                if process is not None and not is_summed:
+                    if _PROCESS in labels:  # a user's own, and Prometheus's name for such a one
+                        labels = {
+                            _OWN_PROCESS if name == _PROCESS else name: labels[name]
+                            for name in labels
+                        }
+                    labels = {**labels, _PROCESS: process}
+                key = sample.name, tuple(labels.items())
                 samples[key] = samples.get(key, 0.0) + sample.value
 
     def metrics(self) -> Iterator[Metric]:

@@ -23,6 +23,9 @@ folder, number = Path(sys.argv[1]), int(sys.argv[2])
 registry = CollectorRegistry()
 Counter("orders", "Orders.", ["shop"], registry=registry).labels("a").inc(number)
 Gauge("load", "Load.", registry=registry).set(number)
+use = Gauge("use", "Use.", ["process"], registry=registry)
+for name in ("disk", "net"):
+    use.labels(name).set(number)
 Histogram("took", "Time.", buckets=(1, 2), registry=registry).observe(number)
 writer = MetricsWriter(folder, number, collectors=[registry], on_failure=print)
 cells = writer.make_cells("t", "g")
@@ -73,7 +76,10 @@ def test_a_living_process_shows_its_gauges_under_its_number(tmp_path: Path) -> N
     ) as process:  # fmt: skip
         assert process.stdout is not None
         process.stdout.readline()
-        assert 'load{process="4"} 4.0' in page(FolderCollector(tmp_path))
+        first = page(FolderCollector(tmp_path))
+        assert 'load{process="4"} 4.0' in first
+        for name in ("disk", "net"):  # a label of the user's own
+            assert f'use{{exported_process="{name}",process="4"}} 4.0' in first
         assert 'qframe_handled_total{group="g",outcome="ack",topic="t"} 5.0' in page(
             FolderCollector(tmp_path)
         )
