@@ -16,7 +16,8 @@ The span of a handler has a link to the context of each of its messages. With `p
 a single message is its child instead, and a message is one trace from end to end. A handler runs in
 the context of its message, with its baggage, and in nothing of the thread that calls it.
 
-Without an SDK the spans are none. The API is loaded with this module.
+qframe's own topics, such as that of its schedules, have no spans. Without an SDK the spans are
+none. The API is loaded with this module.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ from qframe.message import Delivery, Message
 from qframe.outcomes import Moved, Outcome, Settled
 from qframe.stores.base import Store
 from qframe.stores.types import Entry, Settlement
-from qframe.topic import Topic
+from qframe.topic import Topic, is_internal
 
 with needed("tracing", __name__):
     from opentelemetry import context as contexts
@@ -130,7 +131,7 @@ class Tracing:
         self, topic: Topic, entries: Sequence[Entry], call: Callable[[], list[Outcome]]
     ) -> list[Outcome]:
         """Publishes under a span, whose context goes with the messages."""
-        if self.is_idle:
+        if self.is_idle or is_internal(topic.name):
             return call()
         facts = _facts(topic.name, "publish", "send")
         if len(entries) == 1:
@@ -160,7 +161,7 @@ class Tracing:
         call: Callable[[], list[Settled]],
     ) -> list[Settled]:
         """Settles under a span."""
-        if self.is_idle:
+        if self.is_idle or is_internal(topic.name):
             return call()
         deliveries = [one for one in settled if isinstance(one, Delivery)]
         name = "ack" if len(deliveries) == len(settled) else "settle"

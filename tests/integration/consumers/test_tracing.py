@@ -42,8 +42,12 @@ class Recorded:
         self.provider.add_span_processor(SimpleSpanProcessor(self._exporter))
         self.tracer = self.provider.get_tracer("test")
 
+    @property
+    def ended(self) -> tuple[ReadableSpan, ...]:
+        return self._exporter.get_finished_spans()
+
     def spans(self, name: str) -> list[ReadableSpan]:
-        return [span for span in self._exporter.get_finished_spans() if span.name == name]
+        return [span for span in self.ended if span.name == name]
 
 
 @pytest.fixture
@@ -339,6 +343,19 @@ def test_a_client_of_the_gateway_publishes_in_the_span_of_its_request(
     [publish] = recorded.spans("publish orders")
     assert publish.parent is not None
     assert publish.parent.span_id == request.span_id
+
+
+def test_what_qframe_publishes_for_itself_has_no_span(app: QFrame, recorded: Recorded) -> None:
+    app.trace(Tracing(recorded.provider))
+
+    @app.consumer(TOPIC, "billing")
+    def handle(message: Message) -> None: ...
+
+    app.publish(TOPIC, 1)
+    app.admin.pause(TOPIC, "billing")
+    app.schedules.put("daily", "@daily", topic=TOPIC)
+    assert len(app.admin.audit()) == 1
+    assert {span.name for span in recorded.ended} == {"publish orders"}
 
 
 class OneHeader(TextMapPropagator):
