@@ -68,6 +68,7 @@ class ConsumerMeter:
         self.lateness: Histogram = Histogram(SECONDS, 1000)
         self.counts: dict[str, int] = {"lost": 0, "taken": 0, "left": 0, "slots_lost": 0}
         self._consumer: Consumer | None = None
+        self._limited_s = 0.0
 
     # For the consumer's parts.
 
@@ -189,7 +190,8 @@ class ConsumerMeter:
     # For who reads the numbers.
 
     def watch(self, consumer: Consumer) -> None:
-        """Reads the state of this consumer from now on."""
+        """Reads the state of this consumer from now on, and adds up what only grows."""
+        self._limited_s = self.limited_s
         self._consumer = consumer
 
     @property
@@ -220,7 +222,8 @@ class ConsumerMeter:
     @property
     def is_open(self) -> bool:
         """Whether its circuit breaker is open."""
-        return self._consumer is not None and self._consumer.flow.seeks
+        consumer = self._consumer
+        return consumer is not None and consumer.flow.seeks and not consumer.pull_loop.stopping
 
     @property
     def full_slots(self) -> int:
@@ -230,7 +233,7 @@ class ConsumerMeter:
     @property
     def limited_s(self) -> float:
         """For how long its rate limit has let nothing through."""
-        return 0.0 if self._consumer is None else self._consumer.flow.limited_s
+        return self._limited_s + (0.0 if self._consumer is None else self._consumer.flow.limited_s)
 
 
 def _some(many: Sequence[T]) -> Sequence[T]:

@@ -43,7 +43,7 @@ rounds = st.lists(
 class Line:
     """A line with a lane for each message."""
 
-    def __init__(self, limit: RateLimit, breaker: Breaker) -> None:
+    def __init__(self, limit: RateLimit | None, breaker: Breaker) -> None:
         self.clock = VirtualClock()
         self.waiting = deque(
             Delivery(f"m{seq}", None, None, b"", seq=seq, receipt="r", attempt=1)
@@ -127,3 +127,29 @@ def test_all_is_handled_once_the_machine_goes_on(
         if len(line.handled) == MESSAGES:
             break
     assert sorted(line.handled) == list(range(MESSAGES))
+
+
+def limited_ms(line: Line) -> float:
+    """How much time without a token a second adds, after a pull."""
+    line.pull()
+    before_s = line.flow.limited_s
+    line.clock.advance(1000)
+    return round((line.flow.limited_s - before_s) * 1000)
+
+
+def test_only_time_in_which_the_rate_holds_messages_back_is_counted_as_limited() -> None:
+    line = Line(None, Breaker(1, pause="1h"))
+    line.flow.set_rate("1/h")
+    while not limited_ms(line):
+        line.begin(fails=False)
+    line.flow.pause()
+    assert limited_ms(line) == 0
+    line.flow.resume()
+    assert limited_ms(line) == 1000
+    line.flow.set_rate(None)
+    assert limited_ms(line) == 0
+    line.flow.set_rate("1/h")
+    while not limited_ms(line):
+        line.begin(fails=False)
+    line.flow.failed(line.waiting[0], ConnectionError())
+    assert limited_ms(line) == 0

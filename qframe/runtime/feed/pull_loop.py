@@ -198,6 +198,7 @@ class PullLoop(Service):
             elif self._standing and self._bell.wait(0):  # replies must not wait for a rest
                 planner.stirred(self._bell.hints())
                 self._take_late()
+        self._flow.ends()
         self._end_standing()
         with suppress(UnknownGroup):  # another owner would count what nobody has handled
             self._in_doubt.revoke(at_once=True)

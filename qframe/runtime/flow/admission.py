@@ -202,6 +202,7 @@ class AdmissionControl:
     def allowed(self, at_most: int) -> int:
         """How many may be pulled by pause, breaker and rate, whatever is in flight."""
         if self._paused:
+            self._note_limit(False)
             self._give_back()
             self.again_s = LONGEST_SLEEP_S
             return 0
@@ -211,11 +212,15 @@ class AdmissionControl:
             at_most = breaker.sought()
             if not at_most and breaker.probing and self._bucket is not None:
                 self._tokens(self._bucket)  # the probe may wait for one, and no other message draws
+            elif not at_most:
+                self._note_limit(False)
             self.again_s = breaker.again_s
             if not at_most:
                 return 0
         if (bucket := self._bucket) is not None:
             at_most = min(at_most, self._tokens(bucket))
+        else:
+            self._note_limit(False)
         return max(0, at_most)
 
     def may_stand(self, slots: int) -> bool:
@@ -231,6 +236,10 @@ class AdmissionControl:
         self._slow_start.note(deliveries)
         if self.demand is not None:
             self.demand.pulled()
+
+    def ends(self) -> None:
+        """Notes that nothing is pulled any more."""
+        self._note_limit(False)
 
     def rests(self) -> None:
         """Notes that all slots are quiet."""

@@ -16,6 +16,7 @@ from sqlalchemy import create_engine
 from qframe import (
     Backoff,
     Batch,
+    Breaker,
     DatabaseChecker,
     Message,
     Outgoing,
@@ -179,6 +180,38 @@ def test_time_without_a_token_is_counted(each_app: QFrame) -> None:
     each_app.publish_many(topic, range(5))
     each_app.run(burst=True)
     assert number(each_app, "qframe_limited_seconds", *WHERE) > 0
+
+
+def test_no_time_without_a_token_is_counted_once_the_worker_has_stopped(each_app: QFrame) -> None:
+    topic = Topic("t", slots=1)
+    each_app.measure()
+    each_app.consumer(topic, "g", rate_limit=RateLimit("1/h", burst=1))(lambda: None)
+    each_app.publish_many(topic, range(5))
+
+    def limited_s() -> float:
+        return float(number(each_app, "qframe_limited_seconds", *WHERE))
+
+    with running(each_app):
+        eventually(lambda: limited_s() > 0)
+    first = limited_s()
+    assert limited_s() == first
+    with running(each_app):
+        assert limited_s() >= first
+        eventually(lambda: limited_s() > first)
+
+
+def test_the_breaker_of_a_worker_that_has_stopped_is_not_open(each_app: QFrame) -> None:
+    topic = Topic("t", slots=1)
+    each_app.measure()
+
+    @each_app.consumer(topic, "g", breaker=Breaker(1, pause="1h"), backoff=SOON)
+    def handle() -> None:
+        raise ConnectionError("away")
+
+    each_app.publish(topic, 1)
+    with running(each_app):
+        eventually(lambda: number(each_app, "qframe_breaker_open", *WHERE) == 1)
+    assert number(each_app, "qframe_breaker_open", *WHERE) == 0
 
 
 def test_an_app_that_only_counts_still_writes_its_log(
