@@ -7,9 +7,9 @@ The names are those of OpenTelemetry's conventions for messaging (in development
     ack <topic>, settle <topic>  CLIENT  a call that settles messages
 
 A message carries the context of its publishing in the headers that the propagators write
-(`traceparent` by default), through delays and retries. What another thread publishes later, an
-outbox's or a buffered producer's, carries that of the moment at which it was taken, and a timer
-that of the last change of its body. One that bears such a context already keeps it. Many messages
+(`traceparent` by default), through delays and retries. One that another thread publishes later, of
+an outbox or a buffered producer, carries that of the moment at which it was taken, and a timer that
+of the last change of its body. One that bears such a context already keeps it. Many messages
 of one call share its context: there is no span for each.
 
 The span of a handler has a link to the context of each of its messages. With `parent=True` that of
