@@ -23,7 +23,7 @@ class ScheduleAdmin(AdminRole):
 
         Args:
             prefix: only those whose name begins so.
-            limit: at most so many are looked at.
+            limit: how many at most.
         """
         context = self._context
         context.require("view")

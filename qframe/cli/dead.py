@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from datetime import datetime
 from typing import Annotated, Final, Literal
 
@@ -13,12 +14,15 @@ from qframe.cli.asking import ask, check_chosen
 from qframe.cli.commands import Commands
 from qframe.cli.flags import AsJson, By, GroupName, Limit, TopicName, Yes
 from qframe.cli.look import say_record
-from qframe.cli.output import counted, say, say_json, table
+from qframe.cli.output import counted, say, say_json, say_json_array, table
 from qframe.cli.records import as_json as record_as_json
 from qframe.cli.records import second
 from qframe.cli.steps import Steps
 from qframe.cli.target import Target, targeted
 from qframe.cli.times import moment_of
+from qframe.stores.records import Record
+
+PAGE: Final = 1000
 
 dead: Final = typer.Typer(
     cls=Commands, no_args_is_help=True, help="Shows, retries and drops dead letters."
@@ -59,22 +63,23 @@ def list_dead(
 ) -> None:
     """Lists a group's dead letters, the oldest first."""
     with target.opened() as app:
-        records = app.admin.dead(topic, group, limit, after=after, since=_moment(since))
-    if as_json:
-        say_json([{**record_as_json(each), "dead_place": str(each.dead_place)} for each in records])
-    elif not records:
+        found = _listed(app, topic, group, limit, after, _moment(since))
+        if as_json:
+            say_json_array(
+                {**record_as_json(each), "dead_place": str(each.dead_place)} for each in found
+            )
+            return
+        rows, place = [], None
+        for each in found:
+            died = second(each.died_at_ms)
+            rows.append((each.id, each.key, each.attempts, died, each.error))
+            place = each.dead_place
+    if not rows:
         say(f"no {'' if after is None else 'more '}dead letters in {topic}/{group}")
     else:
-        table(
-            ("id", "key", "attempts", "died", "error"),
-            [
-                (each.id, each.key, each.attempts, second(each.died_at_ms), each.error)
-                for each in records
-            ],
-            cut=True,
-        )
-        if len(records) == limit:
-            say(f"those behind them: --after {records[-1].dead_place}")
+        table(("id", "key", "attempts", "died", "error"), rows, cut=True)
+        if len(rows) == limit:
+            say(f"those behind them: --after {place}")
 
 
 @dead.command()
@@ -192,6 +197,21 @@ def drop(
                 on_progress=steps.tell,
             )  # fmt: skip
         say(steps.total(count))
+
+
+def _listed(
+    app: QFrame, topic: str, group: str, limit: int, after: str | None,
+    since: datetime | float | None,
+) -> Iterator[Record]:  # fmt: skip
+    """Dead letters, page by page, so that no more than a page of them is in memory."""
+    place: Record | str | None = after
+    while limit > 0:
+        page = app.admin.dead(topic, group, min(limit, PAGE), after=place, since=since)
+        yield from page
+        if len(page) < PAGE:
+            return
+        limit -= PAGE
+        place = page[-1]
 
 
 def _moment(since: str | None) -> datetime | float | None:

@@ -9,7 +9,7 @@ import typer
 from qframe.admin.looking import STATES
 from qframe.cli.commands import check_states
 from qframe.cli.flags import AsJson, By, GroupName, Limit, TopicName
-from qframe.cli.output import facts, say, say_json, table
+from qframe.cli.output import facts, say, say_json, say_json_array, table
 from qframe.cli.records import as_json as record_as_json
 from qframe.cli.records import body_text, second, why
 from qframe.cli.target import Target, targeted
@@ -41,7 +41,7 @@ def peek(
             topic, group, states=state or ("waiting", "todo", "doing"), limit=limit
         )
     if as_json:
-        say_json([record_as_json(record) for record in records])
+        say_json_array(map(record_as_json, records))
     elif not records:
         say(f"no messages in these states for {topic}/{group}")
     else:

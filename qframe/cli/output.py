@@ -35,9 +35,21 @@ def say(text: str) -> None:
 
 def say_json(value: Any, *, in_a_line: bool = False) -> None:
     """Prints one JSON value."""
-    indent = None if in_a_line else 2
+    sys.stdout.write(_json_text(value, indent=None if in_a_line else 2) + "\n")
+
+
+def say_json_array(values: Iterable[Any]) -> None:
+    """Prints one JSON array, each value as soon as it is there."""
+    before = "[\n  "
+    for value in values:
+        sys.stdout.write(before + _json_text(value, indent=2).replace("\n", "\n  "))
+        before = ",\n  "
+    sys.stdout.write("\n]\n" if before.startswith(",") else "[]\n")
+
+
+def _json_text(value: Any, *, indent: int | None) -> str:
     is_unicode = (sys.stdout.encoding or "").lower().startswith("utf")
-    sys.stdout.write(json.dumps(value, indent=indent, ensure_ascii=not is_unicode) + "\n")
+    return json.dumps(value, indent=indent, ensure_ascii=not is_unicode)
 
 
 def say_aside(text: str) -> None:
@@ -67,7 +79,18 @@ def say_drawn(*parts: RenderableType) -> None:
 
 def table(columns: Sequence[str], rows: Iterable[Sequence[object]], cut: bool = False) -> None:
     """Prints rows in columns: see `drawn_table`."""
-    say_drawn(drawn_table(columns, rows, cut=cut))
+    rows = list(rows)
+    cells = [[escaped(_cell(value)) for value in row] for row in rows]
+    widths = _widths(columns, cells)
+    if console().is_terminal or _across(widths) > _PIPED_WIDTH:
+        say_drawn(drawn_table(columns, rows, cut=cut))
+        return
+    # Rich takes half a millisecond a row, and has nothing to do where there is neither colour nor
+    # an end of the line.
+    numeric = [_is_numeric(rows, index) for index in range(len(columns))]
+    for texts in (columns, *cells):
+        padded = map(_padded, texts, widths, numeric)
+        sys.stdout.write("  ".join(padded).rstrip() + "\n")
 
 
 def drawn_table(
@@ -128,7 +151,17 @@ def _needed(
         width if _is_numeric(rows, index) else min(width, _LEAST_WIDTH)
         for index, width in enumerate(_widths(columns, cells))
     ]
+    return _across(widths)
+
+
+def _across(widths: Sequence[int]) -> int:
+    """How wide columns are together, with gaps of two."""
     return sum(widths) + 2 * (len(widths) - 1)
+
+
+def _padded(text: str, width: int, is_numeric: bool) -> str:
+    blanks = " " * (width - cell_len(text))
+    return blanks + text if is_numeric else text + blanks
 
 
 def _below_each_other(

@@ -15,7 +15,7 @@ from qframe.app.qframe import QFrame
 from qframe.cli.asking import ask
 from qframe.cli.commands import Commands
 from qframe.cli.flags import AsJson, By, Limit, Yes
-from qframe.cli.output import facts, say, say_json, table
+from qframe.cli.output import facts, say, say_json, say_json_array, table
 from qframe.cli.records import second
 from qframe.cli.search import header_of
 from qframe.cli.target import Target, coordinated, targeted
@@ -60,9 +60,9 @@ def list_schedules(
         found = app.schedules.find(prefix=prefix, limit=limit)
         _warn_without_leader(app, found)
     if as_json:
-        say_json([_facts(each) for each in found])
+        say_json_array(map(_facts, found))
     elif not found:
-        say("there is no schedule")
+        say(f"there is no schedule{f' whose name begins with {prefix}' if prefix else ''}")
     else:
         table(
             ("name", "when", "zone", "topic", "next", "fired", "missed", "state"),
@@ -76,6 +76,8 @@ def list_schedules(
             ],
             cut=True,
         )  # fmt: skip
+        if len(found) == limit:
+            say(f"these are the next {limit}; look at more with --limit, or name a PREFIX")
 
 
 @schedules.command()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final, Protocol
 
 import msgspec
@@ -26,6 +26,8 @@ TOPIC: Final = Topic(f"{INTERNAL}schedules", Kind.DELAY, 1, dedupe_window="1m")
 
 SHIFT_MS: Final = 10**13
 """317 years, which are added to the due time of each record: it orders them, and never comes."""
+
+PAGE: Final = 1000
 
 
 class RecordStore(Topics, Groups, Inspecting, StoredTimers, Protocol):
@@ -85,13 +87,20 @@ class ScheduleRecords:
         """When somebody has to look at the next one."""
         return next_due_ms(self._store)
 
-    def all(self, limit: int) -> list[Schedule]:
+    def all(self) -> Iterator[Schedule]:
         """The schedules that there are, the next one due first; tombstones are left out."""
-        try:
-            found = self._store.timers(TOPIC, until_ms=SHIFT_MS + NEVER_MS + 1, limit=limit)
-        except (UnknownTopic, UnknownGroup):
-            return []
-        return self._known(found)
+        place = None
+        while True:
+            try:
+                page = self._store.timers(
+                    TOPIC, until_ms=SHIFT_MS + NEVER_MS + 1, limit=PAGE, after=place
+                )
+            except (UnknownTopic, UnknownGroup):
+                return
+            yield from self._known(page)
+            if len(page) < PAGE:
+                return
+            place = page[-1].timer_place
 
     def write(self, schedules: Sequence[Schedule], now_ms: int) -> list[Schedule | None]:
         """Writes the next version of each; None for those of which somebody else has written it.

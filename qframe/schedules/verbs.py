@@ -140,15 +140,16 @@ class Schedules:
             prefix: only those whose name begins so.
             topic: only those that publish there.
             paused: only those that are paused, or only those that are not.
-            limit: at most so many are looked at.
+            limit: how many at most.
         """
         wanted = topic.name if isinstance(topic, Topic) else topic
-        return [
-            each for each in self._records.all(checked_limit(limit))
+        fitting = (
+            each for each in self._records.all()
             if each.name.startswith(prefix)
             and wanted in (None, each.template.topic)
             and paused in (None, each.paused)
-        ]  # fmt: skip
+        )  # fmt: skip
+        return list(islice(fitting, checked_limit(limit)))
 
     def pause(self, name: str, *, by: str = "") -> Schedule:
         """Lets no tick fire until it is resumed; what is held back or refused is skipped.

@@ -255,6 +255,7 @@ class StoredTimers(Protocol):
 
         These are heads that are not handed out, waiting or todo (so overdue ones too), and the
         delayed messages of a stream, which no group has yet. They are in the order of
-        `Record.timer_place`; `after` is the place of the last one of the page before, which may be
-        gone.
+        `Record.timer_place`, in which a store has those of a moment in an order of its own; `after`
+        is the place of the last one of the page before, which may be gone. One that becomes due
+        meanwhile may come again.
         """

@@ -27,7 +27,8 @@ class DeadPlace(NamedTuple):
 class TimerPlace(NamedTuple):
     """Where a timer stands among those of its topic, the first in due time first.
 
-    `group` and `id` are "" where they do not tell timers apart.
+    `group` and `id` are "" where they do not tell timers apart. Of a moment those of Redis that
+    wait stand by their slot, group and subject, which is `id` then, and `seq` is 0.
     """
 
     due_ms: int
@@ -58,7 +59,8 @@ class Record(msgspec.Struct, kw_only=True):
     doing, settled, dead, held (behind a gap in its sequence). `held_since_ms` is when one in doing
     was handed out, by the clock of its worker; in the line of a stream, when the first one was that
     is not settled. `given` is how many of its subject were handed out together, it being the first;
-    `sequence` the number of one that is held.
+    `sequence` the number of one that is held; `by_subject` says that timers of its moment stand by
+    their subjects, and not by `seq`.
     """
 
     topic: str
@@ -83,6 +85,7 @@ class Record(msgspec.Struct, kw_only=True):
     held_since_ms: int | None = None
     given: int = 0
     sequence: int | None = None
+    by_subject: bool = False
 
     @property
     def last_words(self) -> str | None:
@@ -99,6 +102,10 @@ class Record(msgspec.Struct, kw_only=True):
         """Where one that waits, or is due, stands among the timers of its topic."""
         if self.seq is None:  # it waits for a stream
             return TimerPlace(self.due_ms or 0, 0, self.slot, "", self.id)
+        if self.by_subject:
+            return TimerPlace(
+                self.due_ms or 0, 0, self.slot, self.group or "", self.subject or ""
+            )  # fmt: skip
         return TimerPlace(self.due_ms or 0, self.seq, self.slot, self.group or "", "")
 
 

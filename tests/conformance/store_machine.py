@@ -28,6 +28,7 @@ from qframe.message import Delivery
 from qframe.outcomes import Outcome, Settled, Verdict
 from qframe.stores.base import Store
 from qframe.stores.model.store import ModelStore
+from qframe.stores.records import Record
 from qframe.stores.types import (
     NO_EPOCH,
     Entry,
@@ -488,10 +489,8 @@ class Machine(lives.Machine):
 
     def look(self, group: str, number: int) -> None:
         self._records(group)
-        self.both(lambda store: store.timers(self.topic))
-        first = self.model.timers(self.topic, limit=3)
-        after = first[-1].timer_place if first else None
-        self.both(lambda store: store.timers(self.topic, limit=2, after=after))
+        self.both(lambda store: by_place(_in_pages(store, self.topic, 100)))
+        assert _in_pages(self.store, self.topic, 2) == self.store.timers(self.topic)
         self.both(lambda store: store.offsets_at(self.topic, self.clock.now_ms() - 100))
         if self.ids:
             chosen = self.ids[-number % len(self.ids)]
@@ -504,6 +503,14 @@ class Machine(lives.Machine):
                     store.peek(self.topic, group, states=(state,), limit=1000)
                 )
             )
+
+
+def _in_pages(store: Store, topic: Topic, size: int) -> list[Record]:
+    """All timers, page by page."""
+    found: list[Record] = []
+    while page := store.timers(topic, limit=size, after=found[-1].timer_place if found else None):
+        found += page
+    return found
 
 
 def outcomes_of(store: Store, topic: Topic, entries: list[Entry]) -> list[Outcome | None]:
@@ -524,8 +531,9 @@ def plain(answer: Any) -> Any:
 
 
 def by_place(records: list[Any]) -> list[Any]:
-    """Records in one order."""
-    return sorted(plain(records), key=str)
+    """Records in one order, whatever order the store has those of a moment in."""
+    alike = [msgspec.structs.replace(each, by_subject=False) for each in records]
+    return sorted(plain(alike), key=str)
 
 
 def machine_of(

@@ -8,6 +8,7 @@ import msgspec
 import pytest
 from bench import Bench
 
+import qframe.schedules.records as records_module
 from qframe.clock import VirtualClock
 from qframe.events import Events
 from qframe.producing.catalog import TopicCatalog
@@ -59,6 +60,21 @@ def test_of_two_who_change_a_record_one_does(bench: Bench) -> None:
     again = schedules.put("daily", "@daily", topic=first.template.topic)
     assert schedules.find() == [again]
     assert bench.store.stats(TOPIC)[0].waiting == 1
+
+
+def test_a_schedule_is_found_however_many_come_before_it(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(records_module, "PAGE", 2)
+    schedules, _, _ = parts(bench)
+    topic = bench.topic("ordered", "g")
+    for number in range(5):
+        schedules.put(f"early-{number}", "every 60s", topic=topic)
+    schedules.put("late", "every 60d", topic=topic)
+    assert [each.name for each in schedules.find(prefix="late", limit=1)] == ["late"]
+    assert len(schedules.find()) == 6
+    assert [each.name for each in schedules.find(limit=6)][-1] == "late"
+    assert len(schedules.find(limit=3)) == 3
 
 
 @pytest.mark.parametrize("kind", ["stream", "ordered", "delay"])

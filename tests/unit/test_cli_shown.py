@@ -10,13 +10,14 @@ from typing import Any
 
 import pytest
 import typer
+from rich.text import Text
 from typer.testing import CliRunner
 
 from qframe import Message, QFrame, Topic
 from qframe.admin.owners import OwnerInfo, WorkerInfo
 from qframe.cli import watch
 from qframe.cli.main import cli
-from qframe.cli.output import console, say_error
+from qframe.cli.output import console, drawn_table, say_drawn, say_error, say_json_array, table
 from qframe.cli.ownership import draw_slots, draw_workers
 from qframe.errors import BadOption, BadUrl, QFrameError, UnknownTopic
 
@@ -221,3 +222,37 @@ def test_topics_and_groups_are_looked_at_again_and_again(
     lines = shown(*words, "--watch", "--json").splitlines()
     assert len(lines) == 2
     assert json.loads(lines[0]) == json.loads(lines[1])
+
+
+def test_a_json_array_is_printed_as_its_values_come(capsys: pytest.CaptureFixture[str]) -> None:
+    printed = []
+
+    def values() -> Iterator[Any]:
+        for value in ({"a": ["x\ny", {}]}, [], "z"):
+            yield value
+            printed.append(capsys.readouterr().out)
+
+    say_json_array(values())
+    assert all(printed)
+    text = "".join(printed) + capsys.readouterr().out
+    assert text == json.dumps([{"a": ["x\ny", {}]}, [], "z"], indent=2) + "\n"
+    say_json_array(())
+    assert capsys.readouterr().out == "[]\n"
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        [("id-1", 1, None, "oh no"), ("語語", 10_000, "", "")],
+        [(Text("gone", style="red"), 5, "a\nb", "\x1b[1m")],
+        [],
+    ],
+)
+def test_a_table_in_a_pipe_is_what_rich_would_draw(
+    rows: list[Any], capsys: pytest.CaptureFixture[str]
+) -> None:
+    columns = ("id", "attempts", "語", "error")
+    say_drawn(drawn_table(columns, rows, cut=True))
+    drawn = capsys.readouterr().out
+    table(columns, rows, cut=True)
+    assert capsys.readouterr().out == drawn

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
 from enum import StrEnum
+from heapq import nsmallest
 from itertools import chain
 from typing import Any, Final
 
@@ -22,6 +23,7 @@ from qframe.topic import Topic
 
 PAGE: Final = 500
 SCANNED: Final = 1000
+SPARE: Final = 16
 TEXTS: Final = 100
 
 
@@ -96,27 +98,30 @@ def _places(
         before = f"({chosen.after.died_at_ms}"
         counts = redis.ask_many([(key, "ZCOUNT", "-inf", before) for key in dead.values()])
         starts = dict(zip(dead, counts, strict=True))
-    size = max(1, min(PAGE, chosen.limit))
-    found: dict[int, list[DeadPlace]] = {slot: [] for slot in slots}
-    unread = list(found)
+    size = min(PAGE, chosen.limit // max(1, len(slots)) + SPARE)
+    found: list[DeadPlace] = []
+    unread: Collection[int] = slots
     while unread:
         pages = redis.ask_many([
             (dead[slot], "ZRANGE", starts[slot], starts[slot] + size - 1, "WITHSCORES")
             for slot in unread
         ])  # fmt: skip
-        more = []
+        ends: dict[int, DeadPlace] = {}
         for slot, page in zip(unread, pages, strict=True):
             places = [
                 DeadPlace(int(float(died_at)), slot, NUMBER.unpack(member)[0])
                 for member, died_at in zip(page[::2], page[1::2], strict=True)
             ]
-            found[slot] += filter(chosen.is_between, places)
+            found += filter(chosen.is_between, places)
             starts[slot] += size
-            is_last = len(places) < size or (chosen.until is not None and places[-1] > chosen.until)
-            if not is_last and len(found[slot]) < chosen.limit:
-                more.append(slot)
-        unread = more
-    return sorted(chain.from_iterable(found.values()))[: chosen.limit]
+            if len(places) == size:
+                ends[slot] = places[-1]
+        found = nsmallest(chosen.limit, found)
+        # A slot is read on only where more of it stand before the last one that is wanted.
+        last = found[-1] if len(found) == chosen.limit else chosen.until
+        unread = [slot for slot, end in ends.items() if last is None or end < last]
+        size = min(PAGE, 2 * size)
+    return found
 
 
 def looked_up(

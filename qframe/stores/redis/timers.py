@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from heapq import nsmallest
 from operator import attrgetter
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
+from msgspec.structs import replace
 from typing_extensions import override
 
 from qframe.codec import KEYLESS
@@ -16,7 +17,7 @@ from qframe.outcomes import Moved
 from qframe.stores.acts import StoredTimers
 from qframe.stores.history import changes_of
 from qframe.stores.records import Record, TimerPlace
-from qframe.stores.redis.envelopes import META, TICKET, pack
+from qframe.stores.redis.envelopes import TICKET, pack, shown
 from qframe.stores.redis.groups import keeping
 from qframe.stores.redis.histories import lines_of
 from qframe.stores.redis.keys import Argument, SlotKeys
@@ -24,6 +25,8 @@ from qframe.stores.redis.records import records_of_delayed, records_of_heads
 from qframe.stores.redis.role import RedisRole
 from qframe.stores.rules import RANKED
 from qframe.topic import Topic
+
+LOOKS: Final = 5
 
 
 class RedisTimers(RedisRole, StoredTimers):
@@ -91,10 +94,9 @@ class _TimerSpan(NamedTuple):
 class _StandingTimer(NamedTuple):
     """A subject that waits or is due, for a group."""
 
-    due_ms: int
-    slot: int
-    group: str
+    place: TimerPlace
     subject: bytes
+    by_subject: bool
 
 
 def edit(
@@ -142,52 +144,87 @@ def timer(redis: Redis, keys: SlotKeys, subject: str, now_ms: int) -> list[Recor
 def timers(redis: Redis, keys: SlotKeys, span: _TimerSpan, now_ms: int) -> list[Record]:
     """The timers due in a span, in the order of their places."""
     found: list[Record] = []
-    standing: list[_StandingTimer] = []
     groups = keeping(redis, keys)
-    for slot in keys.topic.all_slots:
-        for group in groups:
-            pairs = _due(redis, keys, slot, group, span)
-            for name in ("waiting", "retry"):
-                pairs += _scored(redis, keys.key(slot, name, group), span)
-            standing += [_StandingTimer(due_ms, slot, group, subject) for due_ms, subject in pairs]
-        if not keys.topic.has_subjects:
+    where = [(slot, group) for slot in keys.topic.all_slots for group in groups]
+    for standing in (_due(redis, keys, where, span), _waiting(redis, keys, where, span)):
+        behind = [each for each in standing if span.after is None or each.place > span.after]
+        for (slot, group), some in _by_group(nsmallest(span.limit, behind)).items():
+            subjects = [each.subject for each in some]
+            heads = records_of_heads(redis, keys, group, slot, subjects, now_ms)
+            found += [replace(each, by_subject=some[0].by_subject) for each in heads]
+    if not keys.topic.has_subjects:
+        for slot in keys.topic.all_slots:
             members = [member for _, member in _scored(redis, keys.key(slot, "later"), span)]
             found += records_of_delayed(redis, keys, slot, members)
-    for (slot, group), subjects in _by_group(_first(redis, keys, standing, span)).items():
-        found += records_of_heads(redis, keys, group, slot, subjects, now_ms)
     found = [each for each in found if span.after is None or each.timer_place > span.after]
     found.sort(key=attrgetter("timer_place"))
     return found[: span.limit]
 
 
-def _first(
-    redis: Redis, keys: SlotKeys, standing: list[_StandingTimer], span: _TimerSpan
-) -> list[_StandingTimer]:
-    """Timers that a page may have: of many that share a due time only the first ones."""
-    ended_ms = -1 if span.after is None else span.after.due_ms
-    behind = sorted(each.due_ms for each in standing if each.due_ms > ended_ms)
-    if len(behind) > span.limit:
-        last_ms = behind[span.limit - 1]
-        standing = [each for each in standing if each.due_ms <= last_ms]
-    if len(standing) <= span.limit:
-        return standing
-    placed: list[tuple[TimerPlace, _StandingTimer]] = []
-    for (slot, group), subjects in _by_group(standing).items():
-        bodies = redis.ask(keys.key(slot, "body", group), "HMGET", *subjects)
-        for subject, body in zip(subjects, bodies, strict=True):
-            due_ms, seq = META.unpack_from(body)[:2] if body and len(body) >= META.size else (0, 0)
-            place = TimerPlace(due_ms, seq, slot, group, "")
-            if body is not None and (span.after is None or place > span.after):
-                placed.append((place, _StandingTimer(due_ms, slot, group, subject)))
-    return [each for _, each in nsmallest(span.limit, placed)]
-
-
-def _by_group(standing: list[_StandingTimer]) -> dict[tuple[int, str], list[bytes]]:
-    """Subjects by their slot and group."""
-    found: dict[tuple[int, str], list[bytes]] = {}
+def _by_group(standing: list[_StandingTimer]) -> dict[tuple[int, str], list[_StandingTimer]]:
+    """Timers by their slot and group."""
+    found: dict[tuple[int, str], list[_StandingTimer]] = {}
     for each in standing:
-        found.setdefault((each.slot, each.group), []).append(each.subject)
+        found.setdefault((each.place.slot, each.place.group), []).append(each)
     return found
+
+
+def _waiting(
+    redis: Redis, keys: SlotKeys, where: Sequence[tuple[int, str]], span: _TimerSpan
+) -> list[_StandingTimer]:
+    """The first ones that wait of each slot and group, by due time and subject.
+
+    Redis has them in this order: to have those of a moment by seq it would have to read them all.
+    """
+    sets = [(slot, group, name) for slot, group in where for name in ("waiting", "retry")]
+    pages = redis.ask_many([
+        (keys.key(slot, name, group), "ZRANGEBYSCORE", _first_score(span, slot, group),
+         f"({span.until_ms}", "WITHSCORES", "LIMIT", 0, span.limit)
+        for slot, group, name in sets
+    ])  # fmt: skip
+    found = []
+    for (slot, group, name), page in zip(sets, pages, strict=True):
+        pairs = _paired(page)
+        place = span.after
+        if place is not None and _stands_among(place, span, slot, group):
+            pairs += _rest_of_moment(redis, keys.key(slot, name, group), place, span.limit)
+        found += [
+            _StandingTimer(TimerPlace(due_ms, 0, slot, group, shown(subject)), subject,
+                           by_subject=True)
+            for due_ms, subject in pairs
+        ]  # fmt: skip
+    return found
+
+
+def _first_score(span: _TimerSpan, slot: int, group: str) -> str:
+    """The due time from which on those of a slot and group are behind the page before."""
+    place = span.after
+    is_done = place is not None and place.due_ms == span.first_ms and (
+        (0, slot, group) <= (place.seq, place.slot, place.group)
+    )  # fmt: skip
+    return f"{'(' if is_done else ''}{span.first_ms}"
+
+
+def _stands_among(place: TimerPlace, span: _TimerSpan, slot: int, group: str) -> bool:
+    """Whether the page before has ended among those of a moment that wait in a slot and group."""
+    is_within = span.from_ms <= place.due_ms < span.until_ms
+    return is_within and (0, slot, group) == (place.seq, place.slot, place.group)
+
+
+def _rest_of_moment(
+    redis: Redis, key: bytes, place: TimerPlace, limit: int
+) -> list[tuple[int, bytes]]:
+    """Members of a place's moment that are behind it, the first ones at least."""
+    behind = place.id.encode() + b"\0"
+    for _ in range(LOOKS):
+        low, high = redis.ask_many([(key, "ZCOUNT", "-inf", f"({place.due_ms}"),
+                                    (key, "ZCOUNT", "-inf", place.due_ms)])  # fmt: skip
+        start = _first_from(redis, key, behind, low, high)
+        page = _paired(redis.ask(key, "ZRANGE", max(0, start - 1), start + limit, "WITHSCORES"))
+        # Unless others have changed the set meanwhile, the first one is before the rest.
+        if start == 0 or (page and page[0] < (place.due_ms, behind)):
+            return [each for each in page if each[0] == place.due_ms]
+    return _pairs(redis, key, place.due_ms, place.due_ms, "WITHSCORES")
 
 
 def _scored(redis: Redis, key: bytes, span: _TimerSpan) -> list[tuple[int, bytes]]:
@@ -210,26 +247,44 @@ def _scored(redis: Redis, key: bytes, span: _TimerSpan) -> list[tuple[int, bytes
 
 def _pairs(redis: Redis, key: bytes, *arguments: Argument) -> list[tuple[int, bytes]]:
     """Scores with their members."""
-    found = redis.ask(key, "ZRANGEBYSCORE", *arguments)
+    return _paired(redis.ask(key, "ZRANGEBYSCORE", *arguments))
+
+
+def _paired(found: Sequence[bytes]) -> list[tuple[int, bytes]]:
+    """Scores with their members, of a reply with both."""
     return [
         (int(float(score)), member) for member, score in zip(found[::2], found[1::2], strict=True)
     ]
 
 
 def _due(
-    redis: Redis, keys: SlotKeys, slot: int, group: str, span: _TimerSpan
-) -> list[tuple[int, bytes]]:
-    """The subjects that are due, the first ones of each rank, with the times of their tickets."""
-    key = keys.key(slot, "todo", group)
+    redis: Redis, keys: SlotKeys, where: Sequence[tuple[int, str]], span: _TimerSpan
+) -> list[_StandingTimer]:
+    """The first ones that are due of each slot and group, by their tickets."""
     first, end = TICKET.pack(span.first_ms, 0), TICKET.pack(span.until_ms, 0)
     place = span.after
     if place is not None and place.due_ms == span.first_ms:
         first = TICKET.pack(place.due_ms, place.seq)
     # One more, since the first may be the one at which the page before has ended.
     most = span.limit + 1
-    if keys.topic.kind not in RANKED:
-        found = redis.ask(key, "ZRANGEBYLEX", b"[" + first, b"(" + end, "LIMIT", 0, most)
-        return _timed(found)
+    sets = [keys.key(slot, "todo", group) for slot, group in where]
+    if keys.topic.kind in RANKED:
+        pages = [_first_of_ranks(redis, key, first, end, most) for key in sets]
+    else:
+        pages = redis.ask_many([
+            (key, "ZRANGEBYLEX", b"[" + first, b"(" + end, "LIMIT", 0, most) for key in sets
+        ])  # fmt: skip
+    found = []
+    for (slot, group), page in zip(where, pages, strict=True):
+        for member in page:
+            due_ms, seq = TICKET.unpack_from(member)
+            at = TimerPlace(due_ms, seq, slot, group, "")
+            found.append(_StandingTimer(at, member[TICKET.size :], by_subject=False))
+    return found
+
+
+def _first_of_ranks(redis: Redis, key: bytes, first: bytes, end: bytes, most: int) -> list[bytes]:
+    """The first members of all ranks together, in the order of their tickets."""
     ahead: list[bytes] = []
     start = 0
     while of_rank := redis.ask(key, "ZRANGE", start, start, "WITHSCORES"):
@@ -239,12 +294,7 @@ def _due(
             page = redis.ask(key, "ZRANGE", start, min(start + most, stop) - 1)
             ahead += [each for each in page if first <= each < end]
         start = stop
-    return _timed(sorted(ahead)[:most])
-
-
-def _timed(members: Sequence[bytes]) -> list[tuple[int, bytes]]:
-    """Subjects that are due, with the times of their tickets."""
-    return [(TICKET.unpack_from(each)[0], each[TICKET.size :]) for each in members]
+    return sorted(ahead)[:most]
 
 
 def _first_from(redis: Redis, key: bytes, first: bytes, low: int, high: int) -> int:

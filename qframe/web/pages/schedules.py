@@ -26,8 +26,8 @@ def _ahead(visit: Visit, name: str | None) -> dict[str, Any]:
     """The next ticks of a schedule that was chosen."""
     if name is None:
         return {"chosen": None}
-    named = visit.admin.schedules(prefix=name)
-    chosen = next((each for each in named if each.name == name), None)
+    schedules = visit.desk.app.schedules
+    chosen = schedules.get(name)
     if chosen is None:
         raise BadOption("schedule", name, "there is none of this name", "look at all of them")
-    return {"chosen": chosen, "ahead": visit.desk.app.schedules.preview(name)}
+    return {"chosen": chosen, "ahead": schedules.preview(name)}

@@ -9,6 +9,9 @@ from pathlib import Path
 import pytest
 from cli_program import ORDERS, SHOP, Program
 
+from qframe import Outgoing
+from qframe.cli.dead import PAGE
+
 
 @pytest.fixture
 def shop(tmp_path: Path) -> Program:
@@ -120,3 +123,17 @@ def test_verify_ends_with_1_when_messages_are_missing(shop: Program) -> None:
     assert ran.out.startswith("orders: ")
     assert " wrong\n  topic orders: " in ran.out
     assert shop.run("verify", "--json").json[0]["faults"]
+
+
+def test_a_long_list_is_whole_and_in_order(shop: Program) -> None:
+    with shop.app() as app:
+        messages = [Outgoing({"n": n, "never": True}, key=f"k{n}") for n in range(PAGE + 5)]
+        app.publish_many(ORDERS, messages)
+    shop.ok("worker", "shop", "--burst")
+    words = ("dead", "list", "orders", "billing", "--limit", "10000")
+    places = [each["dead_place"] for each in shop.ok(*words, "--json").json]
+    assert len(set(places)) == len(places) == PAGE + 8
+    assert shop.ok(*words, "--json", "--after", places[PAGE]).json[0]["dead_place"] == places[-7]
+    assert len(shop.ok(*words).out.splitlines()) == PAGE + 9
+    limited = shop.ok("dead", "list", "orders", "billing", "--limit", str(PAGE + 2))
+    assert limited.out.splitlines()[-1] == f"those behind them: --after {places[PAGE + 1]}"

@@ -68,6 +68,16 @@ def test_a_schedule_is_put_seen_paused_run_and_deleted(program: Program) -> None
     assert (gone.code, "there is none of this name" in gone.err) == (1, True)
 
 
+def test_a_list_that_is_cut_says_so_and_a_prefix_that_nobody_has_too(program: Program) -> None:
+    for number in range(3):
+        program.ok("schedules", "put", f"hourly-{number}", "@hourly", "reports")
+    cut = program.ok("schedules", "list", "hourly", "--limit", "2").out
+    assert "these are the next 2; look at more with --limit" in cut
+    assert "look at more" not in program.ok("schedules", "list").out
+    none = program.ok("schedules", "list", "daily").out
+    assert none == "there is no schedule whose name begins with daily\n"
+
+
 def test_ticks_are_shown_before_they_come_and_after(program: Program) -> None:
     shown = program.ok("schedules", "preview", "--when", "30 2 * * *", "--tz", "Europe/Berlin",
                        "--count", "3")  # fmt: skip

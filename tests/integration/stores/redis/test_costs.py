@@ -420,3 +420,51 @@ def test_drawing_tokens(bench: Bench, counted: Count) -> None:
     assert counted(lambda: draw(2)) == granted + first
     assert counted(lambda: draw(4)) == granted
     assert counted(lambda: draw(1)) == refused
+
+
+def sent(server: RedisServer, step: Callable[[], Any]) -> int:
+    """How many bytes the server sends for a step."""
+    with server.client() as client:
+        before = client.info("stats")["total_net_output_bytes"]
+        step()
+        after: int = client.info("stats")["total_net_output_bytes"]
+        return after - before
+
+
+def test_a_page_of_timers_costs_what_it_shows_though_thousands_are_due_at_its_moment(
+    bench: Bench, server: RedisServer
+) -> None:
+    topic = bench.topic("delay", "g", slots=2)
+    at_ms = bench.store.now_ms() + 600_000
+    entries = [bench.entry(topic, "x" * 100, f"k{n}", at_ms=at_ms) for n in range(4000)]
+    bench.store.publish(topic, entries)
+    first = bench.store.timers(topic, limit=10)
+    assert len(first) == 10
+    assert sent(server, lambda: bench.store.timers(topic, limit=10)) < 30_000
+    after = first[-1].timer_place
+    assert sent(server, lambda: bench.store.timers(topic, limit=10, after=after)) < 30_000
+
+
+def test_a_page_of_dead_letters_does_not_read_a_page_of_each_slot(
+    bench: Bench, server: RedisServer
+) -> None:
+    topic = bench.topic("delay", "g", slots=32)
+    bench.store.publish(topic, [bench.entry(topic, n, f"k{n}") for n in range(3200)])
+    while letters := bench.got(topic, limit=3200):
+        bench.kill(topic, *letters)
+    assert len(bench.store.dead(topic, "g", limit=100)) == 100
+    assert sent(server, lambda: bench.store.dead(topic, "g", limit=100)) < 70_000
+
+
+def test_a_peek_costs_what_it_shows_though_thousands_wait(
+    bench: Bench, server: RedisServer
+) -> None:
+    topic = bench.topic("delay", "g")
+    entries = [bench.entry(topic, "x" * 100, f"k{n}", delay_ms=600_000 - n) for n in range(2000)]
+    bench.store.publish(topic, entries)
+
+    def peek() -> list[Any]:
+        return [each.key for each in bench.store.peek(topic, "g", states=["waiting"], limit=3)]
+
+    assert peek() == ["k1999", "k1998", "k1997"]
+    assert sent(server, peek) < 30_000
