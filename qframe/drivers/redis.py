@@ -25,7 +25,7 @@ from redis.exceptions import AskError, MovedError, NoScriptError, OutOfMemoryErr
 from qframe.clock import SYSTEM_CLOCK
 from qframe.drivers.redis_connections import FAILURES, Node, NoReply, Sending, Wire, numbered
 from qframe.drivers.redis_errors import AGAIN, AGAIN_TEXTS, refusal_of, translated
-from qframe.drivers.redis_servers import servers_of
+from qframe.drivers.redis_servers import check_files, servers_of
 from qframe.drivers.scripts import Refused, Script, is_refusal
 from qframe.errors import AnswerLost, BadUrl, StoreDamaged, StoreUnavailable
 from qframe.forks import Forks
@@ -104,6 +104,7 @@ class Redis:
     def __init__(self, url: str) -> None:
         self._url = url
         self._servers, self.shown = servers_of(url)
+        check_files(url, self.shown)
         self.is_one: bool = self._servers.is_one
         self._pause = Event()
         Forks.add(self._begin_anew)

@@ -23,6 +23,7 @@ from redis.exceptions import (
 from redis.sentinel import MasterNotFoundError
 
 from qframe.drivers.redis_connections import BROKEN
+from qframe.drivers.tls import meaning_of
 from qframe.errors import BadUrl, StoreDamaged, StoreFull, StoreUnavailable
 
 # Replies of a server that has done nothing, and may do it later or elsewhere.
@@ -42,12 +43,12 @@ _REMEDIES: Final = {
 
 
 def refusal_of(error: BaseException) -> Mapping[str, str]:
-    """The `what` and `remedy` of a `StoreUnavailable`, where a server that runs takes no writes."""
+    """The `what` and `remedy` of a `StoreUnavailable`, where a server runs and will not do it."""
     text = str(error)
     for begins, remedy in _REMEDIES.items():
         if text.startswith(begins):
             return {"what": "refuses writes", "remedy": remedy}
-    return {}
+    return meaning_of(text)
 
 
 def translated(shown: str, error: BaseException) -> BaseException:

@@ -9,12 +9,14 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 import redis as client
 from redis.backoff import NoBackoff
 from redis.cluster import ClusterNode, RedisCluster
+from redis.connection import URL_QUERY_ARGUMENT_PARSERS
 from redis.driver_info import DriverInfo
 from redis.exceptions import AskError
 from redis.retry import Retry
 from redis.sentinel import Sentinel
 
 from qframe.drivers.redis_connections import Node
+from qframe.drivers.tls import FILES, fault_of
 from qframe.errors import BadUrl
 from qframe.redaction import check_user_info, shown_url
 
@@ -24,6 +26,7 @@ LONGEST_TIMEOUT_S: Final = 86_400
 OF_SENTINELS: Final = "sentinel_"
 SCHEMES: Final = ("redis", "rediss", "redis+sentinel", "rediss+sentinel", "redis+cluster",
                   "rediss+cluster")  # fmt: skip
+_FILES: Final = ("ssl_ca_certs", "ssl_certfile", "ssl_keyfile", "ssl_password")
 
 
 class RedisServers(Protocol):
@@ -177,7 +180,7 @@ def servers_of(url: str) -> tuple[RedisServers, str]:
         options["password"] = unquote(password)
     if name:
         options["username"] = unquote(name)
-    if scheme.startswith("rediss"):
+    if is_secure := scheme.startswith("rediss"):
         options["ssl"] = True
     path = parts.path.strip("/")
     try:
@@ -186,7 +189,12 @@ def servers_of(url: str) -> tuple[RedisServers, str]:
                 raise BadUrl(
                     "store", shown, f"qframe does not use protocol={value}", "leave it out"
                 )
-            options[option] = _seconds(option, value) if option.endswith("timeout") else value
+            if option == "ssl" or (option.startswith("ssl_") and not is_secure):
+                raise BadUrl(
+                    "store", shown, f"it has {option}, and the scheme says whether it uses TLS",
+                    "write rediss://, rediss+sentinel:// or rediss+cluster:// for TLS",
+                )  # fmt: skip
+            options[option] = _parsed(option, value)
         places = [
             _place(host, 26379 if "sentinel" in scheme else 6379) for host in hosts.split(",")
         ]
@@ -221,7 +229,22 @@ def servers_of(url: str) -> tuple[RedisServers, str]:
         raise BadUrl("store", shown, why, remedy) from None
 
 
-def _seconds(option: str, text: str) -> float:
+def check_files(url: str, shown: str) -> None:
+    """Reads the files that a URL names, so that a wrong one is told from a server that is away.
+
+    Raises:
+        BadUrl: if one cannot be used.
+    """
+    options = dict(parse_qsl(urlsplit(url).query))
+    if fault := fault_of(*map(options.get, _FILES)):
+        raise BadUrl("store", shown, fault, FILES)
+
+
+def _parsed(option: str, text: str) -> object:
+    """An option's value, as redis-py reads it of a URL: its connections take "false" for true."""
+    if not option.endswith("timeout"):
+        parsers: dict[str, Any] = URL_QUERY_ARGUMENT_PARSERS
+        return parsers.get(option, str)(text)
     seconds = float(text)
     if not 0 < seconds <= LONGEST_TIMEOUT_S:  # not a number is neither
         raise ValueError(f"{option}={text} is not above 0 and up to {LONGEST_TIMEOUT_S} s")

@@ -29,6 +29,10 @@ from qframe.redaction import check_user_info, shown_url
 
 CONFLICTS: Final = 12
 LONGEST_PAUSE_S: Final = 0.25
+# A lock is waited for at the server for up to 30 s. With the 10 s that a new connection may take,
+# the loops of a worker are still seen to move.
+SILENT_S: Final = 32.0
+SCAN_SILENT_S: Final = 300.0  # of a snapshot, in which all of a table may be read
 _FIRST_PAUSE_S: Final = 0.004
 _BACKENDS: Final[dict[str, type[Sqlite] | type[Postgres] | type[MariaDb]]] = {
     "sqlite": Sqlite, "postgresql": Postgres, "mysql": MariaDb, "mariadb": MariaDb,
@@ -127,8 +131,13 @@ class Transaction:
         """Whether a table has an index of that name."""
         return self._database.backend.has_index(self._cursor, table, name)
 
+    def take_time(self) -> None:
+        """Lets the server be silent for any time: for what reads or changes whole tables."""
+        self._database.backend.limit_silence(self._cursor, None)
+
     def lock_schema(self) -> None:
         """Waits until nobody else changes the tables, and keeps others from it."""
+        self.take_time()
         self._database.backend.lock_schema(self._cursor)
 
     def unlock_schema(self) -> None:
@@ -290,6 +299,7 @@ class Database:
         try:
             cursor = connection.cursor()
             transaction = Transaction(self, cursor)
+            backend.limit_silence(cursor, SILENT_S)
             if writes is not None:
                 backend.begin(cursor, writes=writes)
             result = act(transaction)

@@ -14,6 +14,7 @@ from sqlalchemy.engine.url import URL
 from sqlalchemy.exc import TimeoutError as NoneFree
 from sqlalchemy.pool import Pool, PoolProxiedConnection
 
+from qframe.drivers.tls import meaning_of
 from qframe.errors import AnswerLost, BadUrl, StoreUnavailable
 
 Values = tuple[Any, ...]
@@ -105,6 +106,9 @@ class Backend(ABC):
     def has_index(self, cursor: Any, table: str, name: str) -> bool:
         """Whether a table has an index of that name."""
 
+    def limit_silence(self, cursor: Any, longest_s: float | None) -> None:
+        """How long the server may be silent from now on before the connection counts as lost."""
+
     def lock_schema(self, cursor: Any) -> None:
         """Waits until nobody else changes the tables."""
 
@@ -169,7 +173,8 @@ class Backend(ABC):
             return AnswerLost(self.shown, text_of(error))
         if isinstance(error, NoneFree):
             return StoreUnavailable(self.shown, text_of(error), **ALL_TAKEN)
-        return self.refusal(error) or StoreUnavailable(self.shown, text_of(error))
+        text = text_of(error)
+        return self.refusal(error) or StoreUnavailable(self.shown, text, **meaning_of(text))
 
 
 class Listener(ABC):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import socket
 from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any, Final
@@ -10,6 +11,7 @@ from typing import Any, Final
 from sqlalchemy.engine import Dialect
 from sqlalchemy.engine.url import URL
 from sqlalchemy.pool import QueuePool
+from sqlalchemy.util import asbool
 
 from qframe.drivers.sql_backend import (
     CROWDED,
@@ -25,12 +27,17 @@ from qframe.drivers.sql_backend import (
     text_of,
     yes_or_no,
 )
+from qframe.drivers.tls import FILES, fault_of
 from qframe.errors import BadUrl, SchemaMismatch, StoreFull, StoreUnavailable
 
 OLDEST_MARIADB: Final = (10, 6)
 OLDEST_MYSQL: Final = (8, 0)
 LOCK_WAIT_S: Final = 30
+CONNECT_S: Final = 10
 ROOM: Final = 4096  # for what a statement holds beside a body
+# A firewall that forgets who was silent for a minute hears something earlier.
+_KEEPALIVE: Final = (("TCP_KEEPIDLE", 30), ("TCP_KEEPINTVL", 10), ("TCP_KEEPCNT", 3))
+_SWITCHES: Final = ("ssl_disabled", "ssl_verify_cert", "ssl_verify_identity")
 _REMEDY: Final = "use mysql+pymysql://user:password@host:3306/name"
 _SCHEMA_LOCK: Final = "qframe_migrate"
 # The clock is the same in summer and winter, no text is cut, no backslash is misread, no statement
@@ -77,18 +84,27 @@ class MariaDb(Backend):
         may_migrate = yes_or_no(shown, "migrate", options.pop("migrate", ""), True)
         dialect = _dialect("mysql", self._pymysql)
         try:
+            # PyMySQL takes the text "false" for true.
+            switches: dict[str, bool] = {
+                name: asbool(options.pop(name)) for name in _SWITCHES if name in options
+            }  # fmt: skip
             _, wanted = dialect.create_connect_args(url.set(query=options))
         except ValueError as error:
             raise BadUrl("store", shown, f"an option is wrong ({error})",
                          "see docs/configuration.md") from error  # fmt: skip
+        wanted["ssl_disabled"] = switches.get("ssl_disabled", False)
+        self._tls = wanted["ssl"] = _tls(shown, wanted.get("ssl", {}), switches)
+        if fault := self._fault_of_files():
+            raise BadUrl("store", shown, fault, FILES)
         self._options = {
-            "connect_timeout": 10, "read_timeout": 60, "write_timeout": 60, **wanted,
+            "connect_timeout": CONNECT_S, "read_timeout": CONNECT_S, "write_timeout": 60, **wanted,
             "charset": "utf8mb4",
         }  # fmt: skip
         pool = QueuePool(self._connected, pool_size=8, max_overflow=64, reset_on_return=None)
         super().__init__(shown, dialect, pool, (self._pymysql.MySQLError,))
         self.may_migrate = may_migrate
         self._longest = 0
+        self._read_timeout_s: int | None = wanted.get("read_timeout")
 
     def begin(self, cursor: Any, *, writes: bool) -> None:
         """Begins a transaction."""
@@ -118,6 +134,10 @@ class MariaDb(Backend):
             " AND table_name = %s AND index_name = %s", (table, name),
         )  # fmt: skip
         return bool(cursor.fetchall())
+
+    def limit_silence(self, cursor: Any, longest_s: float | None) -> None:
+        """How long the server may be silent from now on, unless the URL says it."""
+        cursor.connection._read_timeout = self._read_timeout_s or longest_s  # noqa: SLF001 - it has no public name
 
     def lock_schema(self, cursor: Any) -> None:
         """Waits until no other session holds the lock."""
@@ -180,6 +200,14 @@ class MariaDb(Backend):
         except TypeError as error:
             raise BadUrl("store", self.shown, f"an option is unknown ({error})",
                          "see docs/configuration.md") from error  # fmt: skip
+        except OSError as error:  # of a file: it was there before, and may be just being replaced
+            why = self._fault_of_files() or text_of(error)
+            raise StoreUnavailable(self.shown, why, remedy=FILES) from error
+        with suppress(OSError):  # what is no connection by TCP has no such options
+            for name, value in _KEEPALIVE:
+                option = getattr(socket, name, None)
+                if option is not None:
+                    connection._sock.setsockopt(socket.IPPROTO_TCP, option, value)  # noqa: SLF001
         cursor = connection.cursor()
         cursor.execute("SELECT VERSION(), @@max_allowed_packet")
         [(version, self._longest)] = cursor.fetchall()
@@ -195,12 +223,29 @@ class MariaDb(Backend):
         cursor.close()
         return connection
 
+    def _fault_of_files(self) -> str | None:
+        tls = self._tls
+        return fault_of(tls.get("ca"), tls.get("cert"), tls.get("key"))
+
     def _check(self, version: str, is_mariadb: bool) -> None:
         numbers = re.findall(r"\d+", version)
         found = (int(numbers[0]), int(numbers[1]))
         if found < (OLDEST_MARIADB if is_mariadb else OLDEST_MYSQL):
             raise BadUrl("store", self.shown, f"it is version {version}",
                          "use MariaDB 10.6, MySQL 8, or newer")  # fmt: skip
+
+
+def _tls(shown: str, tls: object, switches: dict[str, bool]) -> dict[str, Any]:
+    """PyMySQL's `ssl`: files, and what is checked; by itself it would forget one for the other."""
+    if not isinstance(tls, dict):
+        raise BadUrl("store", shown, "ssl is not an option", "use ssl_ca=/etc/ca.pem")
+    checked = switches.get("ssl_verify_cert")
+    named = switches.get("ssl_verify_identity")
+    if checked is not None or named:
+        tls["verify_mode"] = bool(checked or named)
+    if named is not None or checked is False:
+        tls["check_hostname"] = bool(named)
+    return tls
 
 
 def _dialect(name: str, pymysql: Any) -> Dialect:

@@ -30,6 +30,8 @@ from qframe.drivers.sql_backend import (
     yes_or_no,
 )
 from qframe.drivers.sql_lists import list_writer_of
+from qframe.drivers.sql_silence import connection_of
+from qframe.drivers.tls import meaning_of
 from qframe.errors import BadUrl, SchemaMismatch, StoreFull, StoreUnavailable
 from qframe.poller import new_poller
 
@@ -77,8 +79,9 @@ _POOLERS: Final[Mapping[str, str]] = {
     "statement pooling mode": "set pool_mode = transaction, or session",
 }
 _REFUSED: Final = ("password authentication failed", "does not exist", "no pg_hba.conf entry",
-                   "no password supplied", "permission denied", "invalid connection option",
-                   "is not permitted to log in", "bad value for")  # fmt: skip
+                   "no password supplied", "permission denied",
+                   "is not permitted to log in")  # fmt: skip
+_WRONG_OPTIONS: Final = ("invalid connection option", "invalid sslmode", "bad value for")
 
 
 class Postgres(Backend):
@@ -97,6 +100,7 @@ class Postgres(Backend):
             raise BadUrl("store", shown, "it names no database", _REMEDY)
         self._psycopg: Any = driver("psycopg", "postgres", shown)
         self._list_writer = list_writer_of(self._psycopg)
+        self._connection = connection_of(self._psycopg, CHECK_EVERY_S)
         options = {name: str(value) for name, value in url.query.items()}
         may_migrate = yes_or_no(shown, "migrate", options.pop("migrate", ""), True)
         self._options = {**_CONNECTING, **_threshold(shown, options.pop("prepare_threshold", ""))}
@@ -131,6 +135,10 @@ class Postgres(Backend):
     def has_index(self, cursor: Any, table: str, name: str) -> bool:  # noqa: ARG002
         """Whether there is an index of that name on the search path."""
         return self.has_table(cursor, name)
+
+    def limit_silence(self, cursor: Any, longest_s: float | None) -> None:
+        """How long the server may be silent from now on."""
+        cursor.connection.silent_s = longest_s
 
     def lock_schema(self, cursor: Any) -> None:
         """Waits until no other transaction holds the lock; the end of this one lets it go."""
@@ -208,6 +216,11 @@ class Postgres(Backend):
                     "store", self.shown, f"a pooler cannot do what is needed ({text})",
                     f"{remedy}: see docs/configuration.md",
                 )  # fmt: skip
+        if state is None and any(each in text for each in _WRONG_OPTIONS):
+            return BadUrl("store", self.shown, f"an option is wrong ({text})",
+                          "see docs/configuration.md")  # fmt: skip
+        if state is None and meaning_of(text):
+            return None
         is_forbidden = state == _FORBIDDEN
         is_refused = state is None and any(each in text for each in _REFUSED)
         if is_forbidden or is_refused or state == _NO_SCHEMA:
@@ -220,7 +233,7 @@ class Postgres(Backend):
         return error if isinstance(error, self._psycopg.Error) else None
 
     def _connected(self) -> Any:
-        connection = self._psycopg.connect(autocommit=True, **self._options)
+        connection = self._connection.connect(autocommit=True, **self._options)
         if connection.info.server_version < OLDEST:
             connection.close()
             raise BadUrl(

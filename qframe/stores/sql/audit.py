@@ -55,6 +55,7 @@ _GAPS_NAMED: Final = 10
 
 def verify(transaction: Transaction, ref: TopicRef) -> list[Fault]:
     """The faults in a topic's tables; nothing if there is none."""
+    transaction.take_time()
     wrong: list[Fault] = []
     for number, name in transaction.rows(GROUPS, (ref.id,)):
         who = f"{ref.topic.name}/{name or '(no group)'}"

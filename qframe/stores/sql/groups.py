@@ -290,6 +290,7 @@ def remove(transaction: Transaction, ref: TopicRef, number: int, name: str) -> i
     """Removes the rows of a group; returns how many those were."""
     lock_group(transaction, number)
     lock_all_cursors(transaction, number)
+    transaction.take_time()
     rows = sum(transaction.run(each, every_number(number)) for each in _OF_GROUP)
     notify_roster(transaction, ref, name)
     transaction.run(_NEVER, (number,))

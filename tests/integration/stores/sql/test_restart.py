@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 
@@ -11,8 +12,10 @@ from databases import begun, entry, pulled
 from eventually import eventually
 from servers import MariaDbServer, PostgresServer, Proxy
 from serving import Publishing, Serving
+from sqlalchemy import func, select
 
 from qframe import StoreUnavailable, Topic
+from qframe.drivers.sql import Statement, Transaction
 from qframe.errors import AnswerLost
 from qframe.outcomes import Outcome
 from qframe.stores.sql.store import SqlStore
@@ -96,3 +99,42 @@ def published(store: SqlStore, topic: Topic) -> int:
     with suppress(StoreUnavailable):
         return sum(one.published for one in store.stats(topic))
     return 0
+
+
+def test_a_server_that_is_silent_is_unavailable_until_it_speaks_again(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A frozen server keeps its connections, so that the system notices nothing."""
+    monkeypatch.setattr("qframe.drivers.sql.SILENT_S", 1.0)
+    monkeypatch.setattr("qframe.drivers.sql_mariadb.CONNECT_S", 1.0)
+    store = SqlStore(f"{server.new_database()}?connect_timeout=2")
+    topic = begun(store, "ordered")
+    server.freeze()
+    with ThreadPoolExecutor(1) as pool:
+        try:
+            for _ in range(2):  # on a connection that there is, and on one that is to be made
+                asked = pool.submit(store.publish, topic, [entry(topic, 1, "k", "a")])
+                eventually(asked.done)
+                assert isinstance(asked.exception(), StoreUnavailable)
+        finally:
+            server.thaw()
+    assert store.publish(topic, [entry(topic, 1, "k", "a")]) == [Outcome.STORED]
+    store.close()
+
+
+def test_a_transaction_that_takes_its_time_is_not_taken_for_a_silent_server(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("qframe.drivers.sql.SILENT_S", 0.2)
+    store = SqlStore(server.new_database())
+    slept = func.pg_sleep(2) if isinstance(server, PostgresServer) else func.sleep(2)
+    pause = Statement(select(slept), "")
+    with pytest.raises(StoreUnavailable):
+        store._database.write(lambda it: it.rows(pause))
+
+    def patient(it: Transaction) -> int:
+        it.take_time()
+        return len(it.rows(pause))
+
+    assert store._database.write(patient) == 1
+    store.close()
