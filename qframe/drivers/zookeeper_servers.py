@@ -53,7 +53,7 @@ class ZooKeeperUrl:
         root: the node under which all others are, as `/a/b`; nothing for the top.
         user: the user of the digest, or nothing.
         password: the password of the digest, or nothing.
-        tls: how to speak TLS, or None.
+        options: of TLS, or None where none is spoken.
     """
 
     shown: str
@@ -61,7 +61,16 @@ class ZooKeeperUrl:
     root: str
     user: str
     password: str = field(repr=False)
-    tls: ssl.SSLContext | None
+    options: dict[str, str] | None = field(repr=False)
+
+    @property
+    def tls(self) -> ssl.SSLContext | None:
+        """How to speak TLS, by the files as they are now: a certificate may have been renewed.
+
+        Raises:
+            ValueError: if one cannot be read.
+        """
+        return None if self.options is None else _tls(self.options)
 
     def share_s(self, session_s: float) -> float:
         """How long one server may take to answer, so that others are asked in the same session."""
@@ -99,14 +108,16 @@ def _parsed(url: str, shown: str) -> ZooKeeperUrl:
     user, password = _user(credentials) if at else ("", "")
     options = _options(query)
     secure = scheme.lower() == "zookeepers" or bool(options)
-    return ZooKeeperUrl(
+    servers = ZooKeeperUrl(
         shown=shown,
         hosts=tuple(_host(each) for each in hosts.split(",")),
         root=_root(path),
         user=user,
         password=password,
-        tls=_tls(options) if secure else None,
+        options=options if secure else None,
     )
+    _ = servers.tls  # which reads the files
+    return servers
 
 
 def _shown(url: str) -> str:
@@ -213,7 +224,7 @@ class Connections(_Handler):
         self, servers: ZooKeeperUrl, session_s: float, on_error: Callable[[BaseException], None]
     ) -> None:
         super().__init__()
-        self._tls = servers.tls
+        self._servers = servers
         self._connect_s = min(CONNECT_TIMEOUT_S, servers.share_s(session_s))
         self._on_error = on_error
         self._current: socket.socket | None = None
@@ -240,11 +251,15 @@ class Connections(_Handler):
         """A connection; `hostname` is whom the certificate is to name."""
         if self._closed.is_set():
             raise ConnectionAbortedError("this client is closed")
+        try:
+            tls = self._servers.tls
+        except ValueError as error:  # as while a file is replaced
+            raise ConnectionAbortedError(str(error)) from None
         made = socket.create_connection(address, self._connect_s)
         try:
             made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            if self._tls is not None:
-                made = self._tls.wrap_socket(made, server_hostname=hostname)
+            if tls is not None:
+                made = tls.wrap_socket(made, server_hostname=hostname)
         except BaseException:
             made.close()
             raise

@@ -72,6 +72,25 @@ def test_what_tls_has_read_ahead_is_seen(tmp_path: Path) -> None:
         serving.join()
 
 
+def test_a_file_that_is_renewed_is_read_by_the_next_connection(
+    secured: ZooKeeperServer, tmp_path: Path
+) -> None:
+    """A client's certificate lives for a day, maybe, and its worker for a month."""
+    named, (other, _) = tmp_path / "authority.pem", certificate(tmp_path, "other")
+    named.write_bytes(other.read_bytes())
+    url = f"zookeepers://{secured.address}?ssl_ca_certs={named}&{shown_by(secured)}"
+    servers = servers_of(url)
+    connections = Connections(servers, 4.0, lambda error: None)
+    host, _, port = secured.address.rpartition(":")
+    with pytest.raises(ssl.SSLCertVerificationError):
+        connections.create_connection((host, int(port)), "localhost")
+    named.unlink()  # as while it is replaced
+    with pytest.raises(ConnectionAbortedError, match="ssl_ca_certs cannot be read"):
+        connections.create_connection((host, int(port)), "localhost")
+    named.write_bytes(secured.certificate.read_bytes())
+    connections.create_connection((host, int(port)), "localhost").close()
+
+
 def test_tls_goes_by_the_name_in_the_certificate(
     open_zookeeper: Open, secured: ZooKeeperServer, tmp_path: Path
 ) -> None:
