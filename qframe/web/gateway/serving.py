@@ -6,6 +6,8 @@ import asyncio
 import socket
 import ssl
 from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
 from types import FrameType
 from typing import Any, Final
 
@@ -16,6 +18,7 @@ from typing_extensions import override
 from uvicorn.protocols.http.flow_control import CLOSE_HEADER, FlowControl
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
+from qframe.drivers.tls import fault_of
 from qframe.errors import BadOption
 from qframe.web.gateway.gateway import Gateway
 
@@ -24,6 +27,7 @@ BACKLOG: Final = 2048
 HEAD_S: Final = 10.0
 REST_S: Final = 5.0
 TAKEN_S: Final = 30.0
+RENEWED_S: Final = 5.0
 LIMITS_S: Final = {h11.IDLE: HEAD_S, h11.SEND_BODY: REST_S}
 KEPT_S: Final = 75  # longer than load balancers keep a connection, so that it is they who close it
 
@@ -164,7 +168,7 @@ def serve(
         host: the address of this machine to listen at.
         port: the port.
         grace_s: how long to wait for settlements at the end.
-        cert: the file of the certificate chain, for TLS.
+        cert: the file of the certificate chain, for TLS. It is read again when it has changed.
         key: the file of its key.
         on_ready: called when programs can connect.
 
@@ -181,7 +185,13 @@ def serve(
     )  # fmt: skip
 
     async def run() -> None:
-        await GatewayServer(config, gateway, grace_s).serve(sockets=[bound])
+        config.load()
+        renewing = config.ssl and cert and asyncio.create_task(_renew(config.ssl, cert, key))
+        try:
+            await GatewayServer(config, gateway, grace_s).serve(sockets=[bound])
+        finally:
+            if renewing:
+                renewing.cancel()
 
     with bound_socket(host, port) as bound:
         on_ready()
@@ -210,8 +220,28 @@ def bound_socket(host: str, port: int) -> socket.socket:
 
 
 def _check_certificate(cert: str, key: str | None) -> None:
-    try:
-        ssl.create_default_context(ssl.Purpose.CLIENT_AUTH).load_cert_chain(cert, key)
-    except OSError as error:  # errors of TLS are such, too
-        why = f"with the key of {key} it is no certificate ({error.strerror or error})"
-        raise BadOption("--tls-cert", cert, why, "name both files, in PEM") from error
+    if fault := fault_of(None, cert, key):
+        raise BadOption("--tls-cert", cert, fault, "name both files, in PEM, without a password")
+
+
+async def _renew(context: ssl.SSLContext, cert: str, key: str | None) -> None:
+    """Uses a certificate that was renewed for all connections that begin from then on."""
+    used = _stamps(cert, key)
+    while True:
+        await asyncio.sleep(RENEWED_S)
+        found = _stamps(cert, key)
+        # One of the files may be new already, and the other not yet.
+        if found != used and fault_of(None, cert, key) is None:
+            with suppress(OSError):
+                context.load_cert_chain(cert, key)
+                used = found
+
+
+def _stamps(*files: str | None) -> list[tuple[int, int]]:
+    """When files were changed, and how long they are; nothing of one that is not there."""
+    stamps = []
+    for file in filter(None, files):
+        with suppress(OSError):
+            stat = Path(file).stat()
+            stamps.append((stat.st_mtime_ns, stat.st_size))
+    return stamps

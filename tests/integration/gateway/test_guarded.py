@@ -61,7 +61,7 @@ def test_no_credential_and_no_body_is_in_the_log_or_in_a_file(tmp_path: Path) ->
         assert token.encode() not in kept
 
 
-def test_it_serves_tls_by_a_certificate(tmp_path: Path) -> None:
+def test_it_serves_tls_by_a_certificate_and_by_one_that_renews_it(tmp_path: Path) -> None:
     chain, key = certificate(tmp_path, "gateway")
     port = free_port()
     command = [
@@ -69,10 +69,10 @@ def test_it_serves_tls_by_a_certificate(tmp_path: Path) -> None:
         "--port", f"{HOST}:{port}", "--tls-cert", str(chain), "--tls-key", str(key),
     ]  # fmt: skip
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    trusting = ssl.create_default_context(cafile=chain)
 
     def is_up() -> bool:
         assert process.poll() is None
+        trusting = ssl.create_default_context(cafile=chain)
         connection = HTTPSConnection(HOST, port, context=trusting, timeout=20)
         try:
             connection.request("GET", "/livez")
@@ -84,6 +84,9 @@ def test_it_serves_tls_by_a_certificate(tmp_path: Path) -> None:
 
     try:
         eventually(is_up, within=60)
+        for file, new in zip((key, chain), reversed(certificate(tmp_path, "new")), strict=True):
+            new.replace(file)
+        eventually(is_up)
     finally:
         process.terminate()
         process.wait()
@@ -126,7 +129,11 @@ def test_connections_that_never_finish_a_request_stop_nobody_and_are_closed(
         (["--port", "0.0.0.0:1"], "--port '0.0.0.0:1': whoever reaches this address could", 1),
         (["--tokens", "none.toml"], "tokens 'none.toml': it cannot be read", 1),
         (["--tls-cert", "t.toml"], "--tls-cert 't.toml': it goes with --tls-key", 2),
-        (["--tls-cert", "t.toml", "--tls-key", "t.toml"], "--tls-cert 't.toml': with the key", 1),
+        (
+            ["--tls-cert", "t.toml", "--tls-key", "t.toml"],
+            "--tls-cert 't.toml': t.toml with t.toml cannot be used",
+            1,
+        ),
         (["--port", "{taken}"], "--port '127.0.0.1:{taken}': it cannot be bound (Address", 1),
     ],
 )
