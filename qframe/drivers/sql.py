@@ -32,7 +32,6 @@ LONGEST_PAUSE_S: Final = 0.25
 # A lock is waited for at the server for up to 30 s. With the 10 s that a new connection may take,
 # the loops of a worker are still seen to move.
 SILENT_S: Final = 32.0
-SCAN_SILENT_S: Final = 300.0  # of a snapshot, in which all of a table may be read
 _FIRST_PAUSE_S: Final = 0.004
 _BACKENDS: Final[dict[str, type[Sqlite] | type[Postgres] | type[MariaDb]]] = {
     "sqlite": Sqlite, "postgresql": Postgres, "mysql": MariaDb, "mariadb": MariaDb,

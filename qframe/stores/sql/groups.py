@@ -223,6 +223,7 @@ def _share(
     """Gives the unclaimed group the first name, and copies of its rows to the others."""
     first, *others = names
     if others:  # they get the same
+        transaction.take_time()
         lock_cursors(transaction, ref.cursor_numbers(kept))
     numbers = {first: kept}
     for name in others:
@@ -306,6 +307,7 @@ def seek(transaction: Transaction, ref: TopicRef, group: str, positions: Mapping
     SlotSplit.check(ref.topic, positions)
     lock_slots(transaction, ref, positions)
     known = lock_group_cursors(transaction, ref, group, positions)
+    transaction.take_time()
     span = (
         ref.slot_number(min(positions, default=0)),
         ref.slot_number(max(positions, default=0)) + 1,
