@@ -39,7 +39,8 @@ ROOM: Final = 4096  # for what a statement holds beside a body
 _KEEPALIVE: Final = (("TCP_KEEPIDLE", 30), ("TCP_KEEPINTVL", 10), ("TCP_KEEPCNT", 3))
 _SWITCHES: Final = ("ssl_disabled", "ssl_verify_cert", "ssl_verify_identity")
 _REMEDY: Final = "use mysql+pymysql://user:password@host:3306/name"
-_SCHEMA_LOCK: Final = "qframe_migrate"
+# MySQL takes names of 64 characters, and a database's name may have as many.
+_SCHEMA_LOCK: Final = "LEFT(CONCAT('qframe_migrate', DATABASE()), 64)"
 # The clock is the same in summer and winter, no text is cut, no backslash is misread, no statement
 # is refused for what it might touch, a commit begins nothing, and every row of an answer comes,
 # whatever the server's settings are.
@@ -141,7 +142,7 @@ class MariaDb(Backend):
 
     def lock_schema(self, cursor: Any) -> None:
         """Waits until no other session holds the lock."""
-        cursor.execute("SELECT GET_LOCK(CONCAT(%s, DATABASE()), %s)", (_SCHEMA_LOCK, LOCK_WAIT_S))
+        cursor.execute(f"SELECT GET_LOCK({_SCHEMA_LOCK}, {LOCK_WAIT_S})")
         if cursor.fetchone()[0] != 1:
             text = "another process is changing the tables"
             raise self._pymysql.err.OperationalError(_LOCKED, text)
@@ -149,7 +150,7 @@ class MariaDb(Backend):
     def unlock_schema(self, cursor: Any) -> None:
         """Lets the lock go, which outlives the transaction."""
         with suppress(*self.failures):
-            cursor.execute("SELECT RELEASE_LOCK(CONCAT(%s, DATABASE()))", (_SCHEMA_LOCK,))
+            cursor.execute(f"SELECT RELEASE_LOCK({_SCHEMA_LOCK})")
             cursor.fetchall()
 
     def run_many(self, cursor: Any, text: str, parameters: Sequence[tuple[Any, ...]]) -> int:
