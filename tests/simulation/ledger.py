@@ -300,6 +300,7 @@ class Ledger:
         is_exact = self.plan.is_exact and not self.is_over and name not in self.retried
         places = {(name[0], self.slot_of[it.id]), (name[0], it.slot)}
         is_exact = is_exact and self.in_doubt.isdisjoint(places)
+        is_exact = is_exact and not self.may_be_taken_back(name[0])  # then its slot is taken anew
         if is_exact and it.attempt > 1 + self.failures[name]:
             self._broken(f"{call}, though its handler has failed {self.failures[name]} times")
 
