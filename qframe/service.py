@@ -9,6 +9,15 @@ from contextvars import Context
 from typing import Protocol, runtime_checkable
 
 
+def new_thread(name: str, function: Callable[..., object], *arguments: object) -> threading.Thread:
+    """A daemon thread, not started yet, that has no context variables of the one that starts it.
+
+    Where threads inherit them, it would stay in the span of who began it.
+    """
+    run = Context().run
+    return threading.Thread(target=run, args=(function, *arguments), name=name, daemon=True)
+
+
 class Relieved(Exception):
     """Raised in a thread of a service whose work another thread goes on with."""
 
@@ -130,10 +139,7 @@ class Service(ABC):
             self._stopping.set()
 
     def _begin_thread(self) -> None:
-        # Where threads inherit context variables, it would stay in the span of who began it.
-        thread = threading.Thread(
-            target=Context().run, args=(self._main,), name=self.name, daemon=True
-        )
+        thread = new_thread(self.name, self._main)
         thread.start()
         self._thread = thread
 

@@ -6,7 +6,6 @@ import atexit
 import os
 import threading
 from collections.abc import Callable
-from contextvars import Context
 from typing import Any, Final, Generic, Self, TypeVar
 
 from qframe.batching.gathering import Channel, Gathering
@@ -15,6 +14,7 @@ from qframe.clock import SYSTEM_CLOCK, Clock
 from qframe.errors import BadOption, BatcherClosed, BatcherForked, NotProcessed, QueueFull
 from qframe.hooks import check_result, is_async
 from qframe.locks import is_held_here
+from qframe.service import new_thread
 from qframe.topic import checked_name, duration_ms
 
 T = TypeVar("T")
@@ -84,12 +84,7 @@ class Batcher(Generic[T]):
         self._rooms = [threading.Condition(self._lock) for _ in range(channels)]
         self._ended = threading.Condition(self._lock)
         self._serving = threads
-        self._threads = [
-            threading.Thread(
-                target=Context().run, args=(self._serve,), name=f"qframe.batch.{name}", daemon=True
-            )
-            for _ in range(threads)
-        ]
+        self._threads = [new_thread(f"qframe.batch.{name}", self._serve) for _ in range(threads)]
         self._start()
 
     @property

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from contextvars import Context
 from itertools import count
 from types import FrameType
 from typing import Generic, TypeVar
@@ -13,7 +12,7 @@ from qframe.clock import Clock
 from qframe.current import HOLDER, Holder
 from qframe.errors import BadOption
 from qframe.options.consumer import checked_threads
-from qframe.service import Service
+from qframe.service import Service, new_thread
 from qframe.tracebacks import frames_of_threads
 
 WorkerT = TypeVar("WorkerT", bound=Holder)
@@ -169,10 +168,8 @@ class WorkerThreads(Service, Generic[WorkerT]):
     def _add(self, number: int) -> None:
         for _ in range(number):
             worker = self._make_worker()
-            thread = self._members[worker] = threading.Thread(
-                target=Context().run, args=(self._serve, worker),
-                name=f"{self.name}.{next(self._numbers)}", daemon=True,
-            )  # fmt: skip
+            name = f"{self.name}.{next(self._numbers)}"
+            thread = self._members[worker] = new_thread(name, self._serve, worker)
             before, self.workers = self.workers, [*self.workers, worker]
             if self._started:
                 try:

@@ -219,13 +219,12 @@ class Gateway:
         Raises:
             BadOption: if one of them asks for what is no time; nothing was settled.
         """
-        for one in wanted:
-            one.failure()  # raised before anything is settled
+        asked = [(one, one.failure()) for one in wanted]
         replies = [SettleReply(one.receipt, SettleOutcome.STALE) for one in wanted]
         for opened in self._all_of(topic, group):
             places = [place for place, one in enumerate(wanted) if one.receipt in opened]
             if places:
-                found = await opened.settle([wanted[place] for place in places], self._settle_s)
+                found = await opened.settle([asked[place] for place in places], self._settle_s)
                 for place, reply in zip(places, found, strict=True):
                     replies[place] = reply
         for reply in replies:

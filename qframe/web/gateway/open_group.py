@@ -212,16 +212,18 @@ class OpenGroup:
 
     # Settling.
 
-    async def settle(self, wanted: Sequence[Settle], timeout_s: float) -> list[SettleReply]:
+    async def settle(
+        self, asked: Sequence[tuple[Settle, Exception | None]], timeout_s: float
+    ) -> list[SettleReply]:
         """Settles deliveries, and waits until the store has replied, or for so long.
 
-        Raises:
-            BadOption: if one of them asks for what is no time; nothing was settled.
+        Args:
+            asked: each with the error that its message ends with, if with one.
+            timeout_s: how long to wait, in seconds.
         """
-        failures = [one.failure() for one in wanted]
-        replies = [SettleReply(one.receipt, SettleOutcome.STALE) for one in wanted]
+        replies = [SettleReply(one.receipt, SettleOutcome.STALE) for one, _ in asked]
         settling = SettleCall(replies, asyncio.Event())
-        for place, (one, failure) in enumerate(zip(wanted, failures, strict=True)):
+        for place, (one, failure) in enumerate(asked):
             self._settle(one, failure, settling, place)
         if settling.left:
             with suppress(TimeoutError):
