@@ -12,8 +12,8 @@ PAGE = ROOT / "docs" / "contributors" / "architecture.md"
 TABLE = re.compile(r"^\| (`qframe\..*?) \|", re.MULTILINE)
 NAME = re.compile(r"qframe\.([a-z-]+)")
 MAKERS = {
-    "__init__", "Thread", "new_thread", "ThreadPoolExecutor", "DaemonThreadExecutor", "CallsInThreads",
-    "CombinedCalls", "EffectSweeper", "ExecutorParts", "Feed",
+    "__init__", "Thread", "new_thread", "ThreadPoolExecutor", "DaemonThreadExecutor",
+    "CallsInThreads", "CombinedCalls", "EffectSweeper", "ExecutorParts", "Feed",
 }  # fmt: skip
 """What is given a thread's name: a `Service` by its base, and the others by themselves."""
 
