@@ -125,7 +125,9 @@ class PullRequest(NamedTuple):
         position: in a stream, the offset behind the last one of the line that the caller has
             received under this epoch, 0 before the first. The messages between it, or the floor if
             that is higher, and the group's read position were handed out in a reply that was lost,
-            and are handed out again, uncounted. None asks for nothing again.
+            and are handed out again, uncounted. If it is beyond the read position, the store has
+            forgotten what it handed out, as a failover can do: other messages get those offsets, so
+            the window is lost. None asks for nothing again.
     """
 
     slot: int

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 from bench import SETTLED, STALE, Bench, body_of, epoch
 
@@ -543,3 +544,29 @@ def test_a_pull_that_is_lost_after_a_seek_backwards_is_revoked_whole(bench: Benc
     own = bench.store.epochs(topic, "g")[0]
     assert bench.store.revoke(topic, "g", [PullRequest(0, own, 2, 3)], "lost").count == 2
     assert bench.bodies(topic, position=3) == [0, 1, 2]
+
+
+@pytest.mark.promise(1, 3)
+def test_a_store_that_has_forgotten_what_it_handed_out_settles_nothing_of_its_offsets(
+    bench: Bench,
+) -> None:
+    """It failed over to a server that lacks the last messages of a window, and gives others theirs.
+
+    The owner's position is beyond the read position then.
+    """
+    topic = bench.topic("stream", "g")
+    for number in range(3):
+        bench.publish(topic, number)
+    first, _, last = bench.got(topic, receipt="before", position=0)
+    assert bench.ack(topic, first) == SETTLED
+    forgotten = msgspec.structs.replace(last, seq=4)
+    bench.publish(topic, 3)
+    bench.publish(topic, 4)
+    got = bench.got(topic, receipt="after", position=5)
+    assert [(body_of(one), one.lost) for one in got] == [(1, 1), (2, 1), (3, 0), (4, 0)]
+    assert bench.ack(topic, forgotten) == STALE
+    assert bench.ack(topic, last) == STALE
+    bench.retry(topic, got[-1])
+    assert bench.ack(topic, *got[:-1]) == SETTLED * 3
+    assert bench.bodies(topic, position=5) == [4]
+    assert bench.store.verify(topic) == []

@@ -29,6 +29,20 @@ STORES: Final = [
         conforms("settle", "redis"),
     ),
     Mutant(
+        "Redis keeps a window of which it has forgotten a part",
+        "stores/redis/scripts/pull_stream.lua",
+        "(leased <= now or (position and position > read))",
+        "leased <= now",
+        conforms("leases", "redis", "has_forgotten"),
+    ),
+    Mutant(
+        "SQL keeps a window of which it has forgotten a part",
+        "stores/sql/slot_overview.py",
+        "cursor.lease_until <= now_ms or is_forgotten",
+        "cursor.lease_until <= now_ms",
+        conforms("leases", "sqlite", "has_forgotten"),
+    ),
+    Mutant(
         "Redis acknowledges an offset twice that stands twice in a call",
         "stores/redis/scripts/settle_stream.lua",
         "  if from < (added[#added] or 0) then",

@@ -87,7 +87,7 @@ def pull(
         if cursor.epoch != ask.epoch:
             pulled.fenced.append(ask.slot)
             continue
-        _bring_in(state, ask.slot, cursor, now_ms, pulled)
+        _bring_in(state, ask, cursor, now_ms, pulled)
         got = _heads(state, cursor, ask, terms, now_ms, pulled)
         pulled.deliveries += got
         left = ask.limit - len(got)
@@ -211,10 +211,10 @@ def leave(
 
 
 def _bring_in(
-    state: TopicState, number: int, cursor: GroupCursor, now_ms: int, pulled: PullResult
+    state: TopicState, ask: PullRequest, cursor: GroupCursor, now_ms: int, pulled: PullResult
 ) -> None:
     """Delayed messages join the log, gaps are passed, lost leases are taken back."""
-    slot = state.slots[number]
+    slot = state.slots[ask.slot]
     if slot.later:
         joining = [message for message in slot.later if message.due_ms <= now_ms]
         for message in sorted(joining, key=lambda each: (each.due_ms, each.id)):
@@ -224,7 +224,7 @@ def _bring_in(
     if slot.held:
         going, gaps = overdue(slot, now_ms)
         pulled.gaps += gaps
-        arrive(state, number, going, now_ms)
+        arrive(state, ask.slot, going, now_ms)
     if cursor.heads:
         late = [
             head
@@ -232,8 +232,9 @@ def _bring_in(
             if head.receipt is not None and head.lease_until_ms <= now_ms
         ]
         pulled.lost += lose(state, cursor, late, now_ms)
-    if cursor.floor < cursor.read and cursor.lease_until_ms <= now_ms:
-        pulled.lost += lose_window(state, number, cursor, now_ms)
+    is_forgotten = ask.position is not None and ask.position > cursor.read
+    if cursor.floor < cursor.read and (cursor.lease_until_ms <= now_ms or is_forgotten):
+        pulled.lost += lose_window(state, ask.slot, cursor, now_ms)
 
 
 def _heads(

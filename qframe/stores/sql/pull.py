@@ -260,7 +260,7 @@ def _pull_slot(
         pulled.lost += leases.lose_expired(transaction, ref, cursor, now_ms)
         may_be_due = True
     before = cursor.row()
-    if streams and cursor.has_window() and cursor.lease_until <= now_ms:
+    if streams and overview.has_lost_window(ask.position, now_ms):
         pulled.lost += window.lose(transaction, ref, cursor, now_ms)
         may_be_due = True
     if kind in rules.RANKED and overview.waiting_due is not None and overview.waiting_due <= now_ms:

@@ -81,7 +81,14 @@ class SlotOverview(msgspec.Struct):
             self.todo_due is not None
             or any(time is not None and time <= now_ms for time in self._times())
             or (position is not None and max(position, cursor.floor) < cursor.read)
+            or self.has_lost_window(position, now_ms)
         )
+
+    def has_lost_window(self, position: int | None, now_ms: int) -> bool:
+        """Whether the window's lease has passed, or what it handed out last is not known here."""
+        cursor = self.cursor
+        is_forgotten = position is not None and position > cursor.read
+        return cursor.has_window() and (cursor.lease_until <= now_ms or is_forgotten)
 
     def next_ms(self) -> int | None:
         """When the next message falls due or loses its lease."""

@@ -36,7 +36,7 @@ local times = {}
 -- What is parked: whether anything is, whether that is too much, what is skipped of the line.
 local parks, full, skipped = false, 0, {}
 
-if floor < read and leased <= now then
+if floor < read and (leased <= now or (position and position > read)) then
   --@include many head places text log ranges park window
   local losing = group_of(slot, name, 'stream')
   note_order(losing, cursor[7])

@@ -119,3 +119,48 @@ def test_producer_and_worker_go_on_by_themselves_after_a_failover(
         serving.await_bodies(expected)
         serving.verify()
         assert servers.current_primary_port() == servers.replica.port
+
+
+@pytest.mark.promise(1, 3)
+def test_handlers_of_what_a_failover_has_lost_settle_nothing_of_what_has_its_place_now(
+    tmp_path: Path,
+) -> None:
+    """A server comes back as it was a moment ago, as a replica that was behind takes over.
+
+    What is published then gets the offsets of messages that are in hand still.
+    """
+    topic = Topic("t", slots=1)
+    may_end, have_ended = threading.Event(), threading.Event()
+    failed: set[str] = set()
+
+    def handle(message: Message) -> None:
+        body = message.body
+        if body.startswith("old"):
+            may_end.wait(60)
+        elif body not in failed:
+            have_ended.wait(60)
+            failed.add(body)
+            raise ValueError(body)
+
+    with (
+        RedisServer(tmp_path) as server,
+        Serving(server.url, topic, handle=handle, threads=16, backoff="10ms") as serving,
+    ):
+        serving.app.publish(topic, "old 0")
+        eventually(lambda: serving.bodies == ["old 0"])
+        server.call("SAVE")
+        for number in (1, 2, 3):
+            serving.app.publish(topic, f"old {number}")
+        eventually(lambda: len(serving.bodies) == 4)
+        server.kill()
+        server.restart()
+        new = {"new 1", "new 2", "new 3"}
+        for body in sorted(new):
+            serving.app.publish(topic, body)
+        eventually(lambda: new.issubset(serving.bodies))
+        may_end.set()
+        eventually(lambda: serving.events["delivery.stale"] >= 3)
+        have_ended.set()
+        eventually(lambda: serving.failure or all(serving.bodies.count(one) == 2 for one in new))
+        serving.await_bodies(new)
+        serving.verify()
