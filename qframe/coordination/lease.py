@@ -209,11 +209,11 @@ class LeaseSession:
         """No-op: a claim reads the latest epochs first."""
 
     def let_go(self, slots: Mapping[int, str]) -> None:
-        """Frees slots."""
+        """Frees slots; what it knows then is no version's, which a failover could bring back."""
         self._store.release_slots(self._topic.now, self._group, self._worker, list(slots))
         owners = self._roster.owners
         left = {slot: owner for slot, owner in owners.items() if slot not in slots}
-        self._roster = structs.replace(self._roster, owners=left)
+        self._roster = structs.replace(self._roster, version=_NEVER.version, owners=left)
 
     def share(self, topic: Topic) -> None:
         """Assigns other slots from the next look on."""

@@ -23,7 +23,11 @@ class Bell(Protocol):
     """
 
     address: str
-    """Where replies to pulls that stand are sent; empty where no pull can stand."""
+    """Where replies to pulls that stand are sent; empty where no pull can stand.
+
+    Another one for each connection: what stands since before one broke is answered to nobody, since
+    the server may have failed over to one that takes it for standing still.
+    """
 
     def late(self) -> list[LateReply]:
         """The replies that came since this was asked."""

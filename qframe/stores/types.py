@@ -125,15 +125,25 @@ class PullRequest(NamedTuple):
         position: in a stream, the offset behind the last one of the line that the caller has
             received under this epoch, 0 before the first. The messages between it, or the floor if
             that is higher, and the group's read position were handed out in a reply that was lost,
-            and are handed out again, uncounted. If it is beyond the read position, the store has
-            forgotten what it handed out, as a failover can do: other messages get those offsets, so
-            the window is lost. None asks for nothing again.
+            and are handed out again, uncounted. None asks for nothing again.
+        held_from: in a stream, the lowest offset of the line that the caller has in hand, or its
+            position if it has nothing; 0 where it does not say.
     """
 
     slot: int
     epoch: str
     limit: int
     position: int | None = None
+    held_from: int = 0
+
+    def is_ahead_of(self, floor: int, read: int) -> bool:
+        """Whether the caller has received, or settled, what the store does not know of.
+
+        It has failed over then to a server that is behind. So its window is lost: what it hands out
+        next gets offsets that the caller has in hand, and what it takes for handed out may be in
+        nobody's.
+        """
+        return self.held_from > floor or (self.position is not None and self.position > read)
 
 
 class StandingTerms(NamedTuple):
@@ -206,7 +216,7 @@ class PullResult(msgspec.Struct):
         missing: how many offsets of streams had no message any more, and were passed.
         stops: for streams' slots of which the last ones are not among the deliveries, since they
             were malformed, missing or parked, the offset behind them: the position of the next
-            pull.
+            pull; and the read position, where the caller's is beyond it and nothing is read.
         full: the slots of which the group has parked so much that their line is not read.
     """
 

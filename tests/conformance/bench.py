@@ -214,10 +214,14 @@ class Bench:
         max_attempts: int = 16,
         run: int = 32,
         position: int | None = None,
+        held_from: int = 0,
     ) -> PullResult:
         """Pulls from all slots under the epochs in force."""
         epochs = self.store.epochs(topic, group)
-        asks = [PullRequest(slot, epoch or each, limit, position) for slot, each in epochs.items()]
+        asks = [
+            PullRequest(slot, epoch or each, limit, position, held_from)
+            for slot, each in epochs.items()
+        ]
         return self.store.pull(
             topic, group, asks, receipt=receipt or f"r{next(self._numbers)}",
             lease_ms=lease_ms, max_attempts=max_attempts, run=run,

@@ -570,3 +570,48 @@ def test_a_store_that_has_forgotten_what_it_handed_out_settles_nothing_of_its_of
     assert bench.ack(topic, *got[:-1]) == SETTLED * 3
     assert bench.bodies(topic, position=5) == [4]
     assert bench.store.verify(topic) == []
+
+
+@pytest.mark.promise(1, 3)
+def test_a_store_that_has_forgotten_a_settlement_hands_its_message_out_before_what_follows(
+    bench: Bench,
+) -> None:
+    """It failed over: its owner has nothing in hand any more, and so never gives that back."""
+    topic = bench.topic("stream", "g")
+    for number in range(4):
+        bench.publish(topic, number)
+    first, forgotten, last = bench.got(topic, limit=3, position=0)
+    assert bench.ack(topic, first, last) == SETTLED * 2
+    pulled = bench.pull(topic, position=3, held_from=1, limit=1)
+    assert (list(map(body_of, pulled.deliveries)), pulled.lost) == ([3], 0), "it has 1 in hand"
+    bench.publish(topic, 4)
+    pulled = bench.pull(topic, position=4, held_from=3)
+    assert pulled.lost == 2
+    assert [(body_of(one), one.lost) for one in pulled.deliveries] == [(1, 1), (3, 1), (4, 0)]
+    assert bench.ack(topic, forgotten) == STALE
+    assert bench.ack(topic, *pulled.deliveries) == SETTLED * 3
+
+
+@pytest.mark.promise(1)
+def test_who_is_ahead_of_a_store_without_a_window_loses_nothing(bench: Bench) -> None:
+    """It has failed over, or an operator has gone back in a stream that was settled."""
+    topic = bench.topic("stream", "g")
+    for number in range(3):
+        bench.publish(topic, number)
+    bench.ack(topic, *bench.got(topic, position=0))
+    bench.store.seek(topic, "g", {0: 1})
+    pulled = bench.pull(topic, position=3, held_from=3)
+    assert ([body_of(one) for one in pulled.deliveries], pulled.lost) == ([1, 2], 0)
+    assert bench.ack(topic, *pulled.deliveries) == SETTLED * 2
+
+
+@pytest.mark.promise(1, 3)
+def test_who_is_ahead_of_a_store_that_has_nothing_new_is_told_where_to_go_on(
+    bench: Bench,
+) -> None:
+    topic = bench.topic("stream", "g")
+    bench.publish(topic, 0)
+    bench.ack(topic, *bench.got(topic, position=0))
+    pulled = bench.pull(topic, position=5, held_from=5)
+    assert (pulled.deliveries, pulled.stops) == ([], {0: 1})
+    assert bench.pull(topic, position=1, held_from=1).stops == {}

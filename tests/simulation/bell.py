@@ -24,7 +24,7 @@ class SimulatedBell:
     def __init__(
         self, connection: Connection, bells: list[SimulatedBell], address: str = ""
     ) -> None:
-        self.address = address
+        self.address = f"{address}/0" if address else ""
         self._connection = connection
         self._process = connection.process
         self._scheduler = connection.scheduler
@@ -39,6 +39,13 @@ class SimulatedBell:
         self._is_listening = True
         self._pause_s = FIRST_PAUSE_S
         bells.append(self)
+
+    def cut(self) -> None:
+        """The store is another one now: it knows of no listener, and the break is noticed soon."""
+        self._is_listening = False
+        if self.address and not self._is_broken:
+            self._is_broken = True
+            self._scheduler.arrives(self._connection.latency_s(), self._break_off, None)
 
     def rings(self, slots: frozenset[int] | None) -> None:
         """The store rings; that arrives later, or not at all."""
@@ -103,6 +110,8 @@ class SimulatedBell:
             self._pause_s = min(LONGEST_PAUSE_S, self._pause_s * 2)
         else:
             self._is_broken, self._is_listening = False, True
+            base, _, number = self.address.rpartition("/")
+            self.address = f"{base}/{int(number) + 1}"
             self._pause_s = FIRST_PAUSE_S
         return self._arrive(None)
 

@@ -105,6 +105,9 @@ class Ledger:
         )
         self.is_over = False
         self.is_sought = False
+        self.since_copy: set[str] | None = None
+        self.lost: set[str] = set()
+        self.doubtful_until_s = 0.0
 
     # From the store.
 
@@ -121,6 +124,9 @@ class Ledger:
                 for group in self.groups:
                     self.due_ms[group, entry.id] = now_ms + entry.delay_ms
             self.order[key].append(entry.id)
+            self.lost.discard(entry.id)
+            if self.since_copy is not None:
+                self.since_copy.add(entry.id)
             self.on_stored(entry.id)
 
     def handed_out(self, group: str, deliveries: Any) -> None:
@@ -152,6 +158,22 @@ class Ledger:
                 behind = {(group, each) for each in line[line.index(message) + 1 :]}
                 self.cut_short |= behind & self.succeeded.keys() - self.acked
 
+    def copied(self) -> None:
+        """From now on the store is ahead of the server that it fails over to."""
+        self.since_copy = set()
+
+    def failed_over(self, until_s: float) -> list[str]:
+        """The store has forgotten what it has done since then; returns which messages.
+
+        Args:
+            until_s: until then workers may own what it says is others'.
+        """
+        self.lost, self.since_copy = self.since_copy or set(), None
+        for line in self.order.values():
+            line[:] = [name for name in line if name not in self.lost]
+        self.doubtful_until_s = until_s
+        return sorted(self.lost)
+
     def may_be_taken_back(self, group: str) -> bool:
         """Whether the store may have taken back what was handed out, though nothing was lost.
 
@@ -173,7 +195,7 @@ class Ledger:
         who = call.worker.process.name
         self.log(who, "handles {} of {}, attempt {}", it.id, it.key, it.attempt)
         lane = call.group, it.key or it.id
-        if call.is_certain:
+        if call.is_certain and call.worker.process.scheduler.now >= self.doubtful_until_s:
             for other in self.running[lane]:
                 if other.unit is not call.unit and other.is_certain:
                     self._broken(f"two handlers have {it.key} of {call.group}: {call} and {other}")
@@ -273,6 +295,8 @@ class Ledger:
             self._broken(f"{it.id} of {it.key} is handled by {call.group} after one behind it")
         if kind not in ("stream", "ordered") or name in self.started or it.key is None:
             return
+        if it.id in self.lost:
+            return  # its worker has it from before the failover
         if kind == "stream" and it.key in self.delayed:
             return
         group = call.group

@@ -34,6 +34,8 @@ SCHEDULED: Final = 0.1
 """The share of plans with schedules, which the workers lead."""
 CATCH_UPS: Final = ("none", "latest", "all")
 OVERLAPS: Final = ("allow", "allow", "skip", "queue_one", "queue_all")
+FAILING_OVER: Final = 0.2
+"""The share of harsh plans of messages that follow each other in which the store fails over."""
 STANDING: Final = 0.5
 """The share of plans in which pulls of idle workers stand in the store."""
 WINDOW_S: Final = 5.0
@@ -100,6 +102,13 @@ class GrowthPlan(msgspec.Struct, frozen=True):
     lasts_s: float
 
 
+class FailoverPlan(msgspec.Struct, frozen=True):
+    """The store fails over: when, and how far its successor is behind."""
+
+    at_s: float
+    behind_s: float
+
+
 class ScheduleChange(msgspec.Struct, frozen=True):
     """What an operator does with a schedule.
 
@@ -155,6 +164,7 @@ class Plan(msgspec.Struct, frozen=True):
     outbox: OutboxPlan | None = None
     growth: GrowthPlan | None = None
     schedules: SchedulesPlan | None = None
+    failover: FailoverPlan | None = None
     stands: bool = False
 
     @property
@@ -222,7 +232,19 @@ def drawn(seed: int | str) -> Plan:
     draw = Random(f"{seed}/late replies")
     if draw.random() < STANDING:
         plan = structs.replace(plan, stands=True)
+    draw = Random(f"{seed}/failover")
+    if _may_fail_over(plan) and draw.random() < FAILING_OVER:
+        at_s = draw.uniform(0.5, SPAN_S)
+        behind_s = min(at_s, draw.choice([draw.uniform(0, 0.1), draw.uniform(0, 3)]))
+        plan = structs.replace(plan, failover=FailoverPlan(at_s, behind_s))
     return plan
+
+
+def _may_fail_over(plan: Plan) -> bool:
+    """Whether what is forgotten changes nothing but where the messages of before stand."""
+    parts = plan.outbox, plan.growth, plan.schedules
+    is_harsh = plan.level == "harsh" and plan.effect != "first"
+    return is_harsh and plan.kind in ("stream", "ordered") and parts == (None, None, None)
 
 
 def _growth(draw: Random, plan: Plan) -> GrowthPlan:

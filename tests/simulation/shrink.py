@@ -82,6 +82,8 @@ def _smaller(plan: Plan) -> Iterator[Plan]:
         for number in range(len(plan.schedules.changes)):
             changes = plan.schedules.changes[:number] + plan.schedules.changes[number + 1 :]
             yield structs.replace(plan, schedules=structs.replace(plan.schedules, changes=changes))
+    if plan.failover is not None:
+        yield structs.replace(plan, failover=None)
     if plan.stands:
         yield structs.replace(plan, stands=False)
     if plan.threads > 1:

@@ -78,7 +78,7 @@ class SimulatedServer(ModelStore):
 
     def pull(self, topic: Topic, group: str, asks: Any, **terms: Any) -> PullResult:
         if self._group_at is not None and terms["standing"] is not None:
-            self._group_at[terms["standing"].address] = group
+            self._group_at[_bell_of(terms["standing"].address)] = group
         pulled = super().pull(topic, group, asks, **terms)
         self.ledger.handed_out(group, pulled.deliveries)
         return pulled
@@ -97,7 +97,7 @@ class SimulatedServer(ModelStore):
     def group_at(self, address: str) -> str:
         """The group whose replies go to an address."""
         assert self._group_at is not None
-        return self._group_at[address]
+        return self._group_at[_bell_of(address)]
 
     def is_open(self, topic: Topic, group: str, slot: int, name: str) -> bool:
         """Whether a message is still to be handled for a group."""
@@ -144,6 +144,11 @@ class SimulatedServer(ModelStore):
                 self.ledger.log("store", "answers {} for {} with {}", address, group, reply)
                 return True
         return False
+
+
+def _bell_of(address: str) -> str:
+    """The bell that an address is of, which has another one for each connection."""
+    return address.rpartition("/")[0]
 
 
 class StoreClock:

@@ -15,6 +15,7 @@ from qframe.stores.types import SlotsClosed
 from qframe.topic import Topic
 from simulation.audit import LOOK_EVERY_S, Audit
 from simulation.database import SimulatedChecker
+from simulation.failing_over import SimulatedFailover
 from simulation.faults import Faults
 from simulation.growing import DeclaredTopic, SimulatedGrowth
 from simulation.ledger import Broken, Ledger
@@ -73,6 +74,8 @@ class World:
         self.faults_until = max(
             (one.at_s + one.lasts_s + self._lasting_s(one) for one in faults), default=0.0
         )
+        if plan.failover is not None:
+            self.faults_until = max(self.faults_until, plan.failover.at_s)
         self.left_s: dict[str, float] = {}
 
     def _lasting_s(self, fault: Fault) -> float:
@@ -128,6 +131,8 @@ class World:
             self.growth.begin()
         if self.schedules is not None:
             self.schedules.begin()
+        if plan.failover is not None:
+            SimulatedFailover(self).begin()
         faults = Faults(self)
         if self.outbox is not None:
             self.outbox.go_wrong()

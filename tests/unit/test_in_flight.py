@@ -34,6 +34,17 @@ def test_room_is_what_is_left_and_none_where_it_is_not_worth_a_call() -> None:
     assert held.room(1000) == 60
 
 
+def test_the_lowest_offset_of_each_slot_is_that_of_its_line() -> None:
+    held, _ = in_flight()
+    there = [delivery(seq) for seq in (4, 2, 9)]
+    there[2].slot, left_the_line = 1, delivery(1)
+    left_the_line.subject = "1"
+    held.add([*there, left_the_line])
+    assert held.lowest() == {0: 2, 1: 9}
+    held.remove(there[1:])
+    assert held.lowest() == {0: 4}
+
+
 def test_it_rings_as_soon_as_there_is_as_much_room_as_is_worth_a_call_and_once() -> None:
     held, rung = in_flight(messages=100)
     there = [delivery(seq) for seq in range(60)]

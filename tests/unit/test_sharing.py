@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections import Counter
+from copy import deepcopy
 from typing import Any
 
 import pytest
@@ -227,6 +228,23 @@ def test_a_sign_of_life_counts_for_nothing_until_the_roster_was_read(
     mine._turn()  # before anybody has looked at the time, and dropped all by that
     assert mine.certain()
     assert not mine.assignment().owned
+
+
+def test_slots_that_a_failover_has_given_back_to_who_had_let_them_go_are_claimed_anew(
+    store: ModelStore, topic: Topic, clock: VirtualClock
+) -> None:
+    """The roster has the version that it knew before, and is not what it takes it for."""
+    session = session_of(store, topic, clock)
+    mine = member_of(session, topic, clock)
+    mine._turn()
+    session._rung = True
+    mine._turn()  # which reads its own claims
+    before = deepcopy(store._states)
+    session.let_go(mine.assignment().owned)
+    store._states = before
+    session._rung = True
+    session.look({})
+    assert session.claim(range(SLOTS)).keys() == set(range(SLOTS))
 
 
 def test_nobody_is_certain_of_slots_of_which_a_look_has_just_found_that_they_are_lost(

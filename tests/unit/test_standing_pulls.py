@@ -288,15 +288,13 @@ def test_no_slot_stands_twice_under_a_receipt() -> None:
     numbers = iter("abcdef")
     in_flight = InFlight(max_messages=9, max_bytes=9, on_room=lambda: None)
     clock = VirtualClock()
-    pulls = StandingPulls(
-        address="x", in_flight=in_flight, make_receipt=lambda: next(numbers), clock=clock
-    )
+    pulls = StandingPulls(in_flight=in_flight, make_receipt=lambda: next(numbers), clock=clock)
     asks = [PullRequest(slot, FIRST, 1) for slot in range(3)]
-    assert pulls.begin(asks).receipt == "a"
+    assert pulls.begin(asks, "x").receipt == "a"
     pulls.end([place(0, "a")])
-    assert pulls.begin(asks[:1]).receipt == "b"
-    assert pulls.begin(asks[1:]).receipt == "b"
-    assert pulls.begin(asks).receipt == "c"
+    assert pulls.begin(asks[:1], "x").receipt == "b"
+    assert pulls.begin(asks[1:], "x").receipt == "b"
+    assert pulls.begin(asks, "x").receipt == "c"
     standing = {place(slot, receipt) for slot in range(3) for receipt in "bc"}
     replaced = {place(1, "a"), place(2, "a")}  # whose replies may be on their way
     assert set(pulls.places()) == standing | replaced

@@ -28,6 +28,8 @@ PULL_AT_MOST: Final = 4096
 LONGEST_SLEEP_WITH_BELL_S: Final = 120.0
 AWAY_SLEEP_S: Final = 1.0
 MOMENT_S: Final = 0.0005
+FEW_IN_HAND: Final = 64
+LOOK_IN_HAND_EVERY_S: Final = 0.1
 
 
 class PullStore(Pulling, Protocol):
@@ -82,10 +84,10 @@ class PullLoop(Service):
         self._max_attempts = max_attempts
         self._worker = worker
         self._is_kept = context.topic.history_ms > 0
+        self._can_stand = bool(bell.address) and max_attempts > 1
         self._standing = StandingPulls(
-            address=bell.address if max_attempts > 1 else "",
-            in_flight=in_flight, make_receipt=self._new_receipt, clock=context.clock,
-        )  # fmt: skip
+            in_flight=in_flight, make_receipt=self._new_receipt, clock=context.clock
+        )
         self._clock = context.clock
         self._backoff = Backoff(0.05, cap=2)
         topic = context.topic
@@ -107,6 +109,7 @@ class PullLoop(Service):
         self.looked: int = 0
         self._begun = 0
         self._is_asked_to_look = False
+        self._look_in_hand_at_s = 0.0
 
     def unrevoked(self) -> frozenset[int]:
         """The slots in which the store may hold what no reply has brought; from any thread."""
@@ -136,7 +139,7 @@ class PullLoop(Service):
         """Pulls until it is stopped."""
         failures = 0
         unknown: UnknownGroup | None = None
-        planner = self._planner
+        planner, bell = self._planner, self._bell
         self._look_everywhere_at_s = self._clock.monotonic_s() + self._longest_s
         while not self.stopping:
             self._steps.begin()
@@ -165,8 +168,8 @@ class PullLoop(Service):
                         self._rest(owned)
                     continue
                 receipt = self._new_receipt()
-                may_stand = self._standing.possible and self._flow.may_stand(len(owned))
-                standing = self._standing.begin(asks) if may_stand else None
+                may_stand = self._can_stand and self._flow.may_stand(len(owned))
+                standing = self._standing.begin(asks, bell.address) if may_stand else None
                 self._receiver.before_pull()
                 pulled = self._store.pull(
                     self._context.topic, self._context.group, asks,
@@ -206,7 +209,13 @@ class PullLoop(Service):
 
     def _asks(self) -> list[PullRequest]:
         room = self._flow.room(self._at_most)  # which may give back
-        return self._planner.plan(room, self._left_out, now_s=self._clock.monotonic_s())
+        now_s, lowest = self._clock.monotonic_s(), None
+        if not self._context.topic.has_subjects and (
+            len(self._in_flight) <= FEW_IN_HAND or now_s >= self._look_in_hand_at_s
+        ):
+            lowest = self._in_flight.lowest()
+            self._look_in_hand_at_s = now_s + LOOK_IN_HAND_EVERY_S
+        return self._planner.plan(room, self._left_out, now_s=now_s, lowest=lowest)
 
     def _rest(self, owned: Mapping[int, str]) -> None:
         """Waits where all slots are quiet, or it has none, until there may be something to pull."""

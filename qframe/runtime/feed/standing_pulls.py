@@ -32,24 +32,21 @@ class StandingPulls:
     still: its message is revoked with them, for some seconds.
 
     Args:
-        address: where replies are sent; empty where no pull can stand.
         in_flight: keeps room for the replies.
         make_receipt: makes a receipt.
         clock: says which were replaced long ago.
 
     Attributes:
-        possible: whether a pull can stand.
         slots: where one may stand; to read from any thread.
     """
 
     def __init__(
-        self, *, address: str, in_flight: InFlight, make_receipt: Callable[[], str], clock: Clock
+        self, *, in_flight: InFlight, make_receipt: Callable[[], str], clock: Clock
     ) -> None:
-        self.possible: bool = bool(address)
         self._in_flight = in_flight
         self._make_receipt = make_receipt
         self._clock = clock
-        self._standing = StandingTerms(address, "")
+        self._receipt = ""
         self._stood: set[int] = set()
         self._places: dict[int, list[StandingPlace]] = {}
         self._replaced: deque[tuple[float, StandingPlace]] = deque(maxlen=MOST_REPLACED)
@@ -58,19 +55,24 @@ class StandingPulls:
     def __bool__(self) -> bool:
         return bool(self._places)
 
-    def begin(self, asks: Sequence[PullRequest]) -> StandingTerms:
-        """How a pull that is about to be asked stands, also if its own reply is lost."""
-        if not self._standing.receipt or any(ask.slot in self._stood for ask in asks):
-            self._standing = self._standing._replace(receipt=self._make_receipt())
+    def begin(self, asks: Sequence[PullRequest], address: str) -> StandingTerms:
+        """How a pull that is about to be asked stands, also if its own reply is lost.
+
+        Args:
+            asks: the pull's.
+            address: where replies are sent.
+        """
+        if not self._receipt or any(ask.slot in self._stood for ask in asks):
+            self._receipt = self._make_receipt()
             self._stood.clear()
-        receipt = self._standing.receipt
+        receipt = self._receipt
         for ask in asks:
             self._stood.add(ask.slot)
             before = self._places.get(ask.slot, ())
             self._replaced += [(self._clock.monotonic_s(), place) for place in before[:-1]]
             self._places[ask.slot] = [*before[-1:], StandingPlace(ask.slot, ask.epoch, receipt)]
         self._note()
-        return self._standing
+        return StandingTerms(address, receipt)
 
     def place_of(self, reply: LateReply) -> StandingPlace | None:
         """Where the pull stands that this is the reply to; None if it was revoked, or is old."""

@@ -115,6 +115,14 @@ class InFlight:
         with self._guard:
             return list(self.deliveries)
 
+    def lowest(self) -> dict[int, int]:
+        """Of each slot, the lowest offset of a stream's line that is in flight."""
+        found: dict[int, int] = {}
+        for one in self.all():
+            if one.subject is None and one.seq <= found.get(one.slot, one.seq):
+                found[one.slot] = one.seq
+        return found
+
     def slots(self) -> set[int]:
         """The slots of what is in flight."""
         return {one.slot for one in self.all()}

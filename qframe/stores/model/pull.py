@@ -232,8 +232,8 @@ def _bring_in(
             if head.receipt is not None and head.lease_until_ms <= now_ms
         ]
         pulled.lost += lose(state, cursor, late, now_ms)
-    is_forgotten = ask.position is not None and ask.position > cursor.read
-    if cursor.floor < cursor.read and (cursor.lease_until_ms <= now_ms or is_forgotten):
+    is_lost = cursor.lease_until_ms <= now_ms or ask.is_ahead_of(cursor.floor, cursor.read)
+    if cursor.floor < cursor.read and is_lost:
         pulled.lost += lose_window(state, ask.slot, cursor, now_ms)
 
 
@@ -300,6 +300,8 @@ def _line(
     unsettled = (each for each in range(start, end) if each not in cursor.settled)
     offsets = list(islice(unsettled, limit))
     if not offsets:
+        if ask.position is not None and ask.position > cursor.read:
+            pulled.stops[ask.slot] = cursor.read
         return 0
     if cursor.floor == cursor.read:
         cursor.receipt = terms.receipt

@@ -8,6 +8,7 @@ import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any, Final
+from uuid import uuid4
 
 from qframe.clock import SYSTEM_CLOCK
 from qframe.drivers.redis import Command, Redis
@@ -34,7 +35,7 @@ class SubscribedBell:
         redis: the server.
         channels: what it listens to.
         release: called when it is closed.
-        address: one more channel, for the replies to pulls that stand.
+        hears_replies: whether it listens for the replies to pulls that stand, too.
     """
 
     def __init__(
@@ -42,12 +43,13 @@ class SubscribedBell:
         redis: Redis,
         channels: Sequence[str],
         release: Callable[[SubscribedBell], None],
-        address: str = "",
+        *,
+        hears_replies: bool = False,
     ) -> None:
         self._redis = redis
-        self.address: str = address
-        self._channels = [*channels, address] if address else channels
-        self._name = address.encode()
+        self.address: str = ""
+        self._channels = channels
+        self._hears_replies = hears_replies
         self._late: list[LateReply] = []
         self._may_have_lost = False
         self._release = release
@@ -136,10 +138,14 @@ class SubscribedBell:
         return True
 
     def _subscribe(self) -> None:
+        channels = [*self._channels]
+        if self._hears_replies:
+            self.address = f"{channels[0]}:{uuid4().hex}"
+            channels.append(self.address)
         subscription = self._redis.listener()
         try:
-            subscription.send(_words("SUBSCRIBE", *self._channels))
-            _sound([subscription.reply() for _ in self._channels])
+            subscription.send(_words("SUBSCRIBE", *channels))
+            _sound([subscription.reply() for _ in channels])
         except BaseException:
             subscription.driver.disconnect()
             raise
@@ -175,7 +181,7 @@ class SubscribedBell:
     def _note(self, channel: bytes, payload: bytes) -> None:
         """Notes a slot or a late reply; what cannot be read, another program has published."""
         try:
-            if channel == self._name:
+            if channel == self.address.encode():
                 reply = late_reply(payload)
                 self._late.append(reply)
                 self._slots.add(reply.slot)

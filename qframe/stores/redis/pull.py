@@ -132,6 +132,7 @@ def _from_stream(
                 "pull_stream", ask.slot, now, group, ask.epoch, terms.receipt, ask.limit,
                 terms.lease_ms, terms.max_attempts, terms.run,
                 "" if ask.position is None else ask.position, keeps, *terms.standing,
+                ask.held_from,
             )
         )  # fmt: skip
         ahead = readahead.ahead(keys, group, ask)
@@ -153,6 +154,8 @@ def _from_stream(
             window = reply[5].decode()
             if not is_sound:
                 line = of_line(share, line, (start, stop), window, pulled)
+            if start == stop and ask.position is not None and ask.position > stop:
+                pulled.stops[ask.slot] = stop
             if skipped := reply[8]:
                 line = _without(line, skipped)
                 if skipped[-1] == stop:

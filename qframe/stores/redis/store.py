@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 from collections.abc import Sequence
 from typing import Any, Final
-from uuid import uuid4
 
 from qframe.clock import Clock
 from qframe.drivers.redis import Redis
@@ -71,8 +70,7 @@ class RedisStore(
     def bell(self, topics: Sequence[Topic]) -> SubscribedBell:
         """A bell that rings when one of these topics may have something new."""
         channels = [self._keys(topic).channel for topic in topics]
-        address = f"{channels[0]}:{uuid4().hex}" if channels and self._redis.is_one else ""
-        return self._subscribed(channels, address)
+        return self._subscribed(channels, hears_replies=bool(channels) and self._redis.is_one)
 
     def roster_bell(self, topic: Topic, group: str) -> SubscribedBell:
         """A bell that rings when the roster has changed, but for a lease that passes."""
@@ -94,12 +92,14 @@ class RedisStore(
         self._bells = set()
         self._bells_guard = threading.Lock()
 
-    def _subscribed(self, channels: Sequence[str], address: str = "") -> SubscribedBell:
+    def _subscribed(
+        self, channels: Sequence[str], *, hears_replies: bool = False
+    ) -> SubscribedBell:
         def forget(bell: SubscribedBell) -> None:
             with self._bells_guard:
                 self._bells.discard(bell)
 
-        bell = SubscribedBell(self._redis, channels, forget, address)
+        bell = SubscribedBell(self._redis, channels, forget, hears_replies=hears_replies)
         with self._bells_guard:
             self._bells.add(bell)
         return bell

@@ -221,7 +221,7 @@ def _keeping(
 def _has_work(ref: TopicRef, overview: SlotOverview, ask: PullRequest, now_ms: int) -> bool:
     if not ref.topic.has_subjects and overview.head > overview.cursor.read:
         return True
-    return overview.has_work(ask.position, now_ms)
+    return overview.has_work(ask, now_ms)
 
 
 def _is_full(transaction: Transaction, overview: SlotOverview) -> bool:
@@ -260,7 +260,7 @@ def _pull_slot(
         pulled.lost += leases.lose_expired(transaction, ref, cursor, now_ms)
         may_be_due = True
     before = cursor.row()
-    if streams and overview.has_lost_window(ask.position, now_ms):
+    if streams and overview.has_lost_window(ask, now_ms):
         pulled.lost += window.lose(transaction, ref, cursor, now_ms)
         may_be_due = True
     if kind in rules.RANKED and overview.waiting_due is not None and overview.waiting_due <= now_ms:

@@ -74,21 +74,21 @@ class SlotOverview(msgspec.Struct):
         queued = (self.waiting_due, self.todo_due, self.doing_until)
         return bool(self.max_parked) and any(time is not None for time in queued)
 
-    def has_work(self, position: int | None, now_ms: int) -> bool:
+    def has_work(self, ask: PullRequest, now_ms: int) -> bool:
         """Whether a pull would hand out or change anything."""
-        cursor = self.cursor
+        cursor, position = self.cursor, ask.position
         return (
             self.todo_due is not None
             or any(time is not None and time <= now_ms for time in self._times())
-            or (position is not None and max(position, cursor.floor) < cursor.read)
-            or self.has_lost_window(position, now_ms)
+            or (position is not None and max(position, cursor.floor) != cursor.read)
+            or self.has_lost_window(ask, now_ms)
         )
 
-    def has_lost_window(self, position: int | None, now_ms: int) -> bool:
-        """Whether the window's lease has passed, or what it handed out last is not known here."""
+    def has_lost_window(self, ask: PullRequest, now_ms: int) -> bool:
+        """Whether the window's lease has passed, or its owner knows more of it."""
         cursor = self.cursor
-        is_forgotten = position is not None and position > cursor.read
-        return cursor.has_window() and (cursor.lease_until <= now_ms or is_forgotten)
+        is_lost = cursor.lease_until <= now_ms or ask.is_ahead_of(cursor.floor, cursor.read)
+        return cursor.has_window() and is_lost
 
     def next_ms(self) -> int | None:
         """When the next message falls due or loses its lease."""

@@ -71,6 +71,8 @@ def hand_out(
     if len(rows) < limit and not full:
         rows += transaction.rows(_LINE, (at, cursor.read, limit - len(rows)))
     if not rows:
+        if ask.position is not None and ask.position > cursor.read:
+            pulled.stops[ask.slot] = cursor.read
         return 0
     if not cursor.has_window():
         cursor.receipt = receipt

@@ -4,7 +4,8 @@
 -- ARGV[1] given (now), ARGV[2] name (group), ARGV[3] epoch, ARGV[4] receipt, ARGV[5] limit,
 --   ARGV[6] lease (ms), ARGV[7] max attempts, ARGV[8] run, ARGV[9] position ('' for none),
 --   ARGV[10] keeps (1 where a history is kept, else 0), ARGV[11] address ('' if it does not stand
---   where it finds nothing), ARGV[12] standing (the receipt of what it is answered with then).
+--   where it finds nothing), ARGV[12] standing (the receipt of what it is answered with then),
+--   ARGV[13] held from (the lowest offset that who asks has in hand; 0 where it does not say).
 -- Reply: [0, next due (ms from now; -1 never), dead, lost, items, receipt of the window, start,
 --   stop, skipped, full (1 if so much is parked that the line is not read, else 0)]; items as those
 --   of pull; of the log [start, stop) is handed out, and read by who asked, but for the ranges that
@@ -18,7 +19,7 @@ local slot = KEYS[1]
 local given, name, epoch, receipt = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 local limit, lease, max_attempts, run, position = tonumber(ARGV[5]), tonumber(ARGV[6]),
   tonumber(ARGV[7]), tonumber(ARGV[8]), tonumber(ARGV[9])
-local keeps, address, standing = ARGV[10], ARGV[11], ARGV[12]
+local keeps, address, standing, held_from = ARGV[10], ARGV[11], ARGV[12], tonumber(ARGV[13])
 -- What is rarely needed is included where it is: to define a function costs time.
 --@include time
 local at = slot .. 'g:' .. name .. ':'
@@ -36,7 +37,7 @@ local times = {}
 -- What is parked: whether anything is, whether that is too much, what is skipped of the line.
 local parks, full, skipped = false, 0, {}
 
-if floor < read and (leased <= now or (position and position > read)) then
+if floor < read and (leased <= now or held_from > floor or (position and position > read)) then
   --@include many head places text log ranges park window
   local losing = group_of(slot, name, 'stream')
   note_order(losing, cursor[7])

@@ -33,6 +33,24 @@ def test_a_bell_that_was_cut_off_rings_for_any_slot(
     store.close()
 
 
+def test_what_stood_before_a_bell_was_cut_off_is_answered_to_nobody(
+    redis_server: RedisServer, tmp_path: Path
+) -> None:
+    """A server that has failed over may take an old pull for standing still."""
+    store = RedisStore(redis_server.url, namespace=tmp_path.name)
+    topic = Topic("t", slots=1)
+    store.declare(topic)
+    bell = store.bell([topic])
+    before = bell.address
+    with redis_server.client() as client:
+        client.execute_command("CLIENT", "KILL", "TYPE", "pubsub")
+        eventually(lambda: bell.wait(0) and bell.address != before)
+        assert client.publish(before, b"") == 0
+        assert client.publish(bell.address, b"") == 1
+    bell.close()
+    store.close()
+
+
 @pytest.mark.promise(8)
 @pytest.mark.parametrize("payload", [b"", b"hello", b"1.5", b"\xff"])
 def test_a_bell_rings_for_any_slot_where_another_program_publishes_what_is_no_slot(
