@@ -21,12 +21,13 @@ The life of a message, for one group:
 next offset to hand out), a *floor* (all below is settled) and the set of offsets settled above it.
 Between floor and read lies its *window*, under one receipt and one lease, since a slot has one
 owner; when the lease passes, or a new epoch is taken, the messages in the window that are not
-settled leave the line. They do so too when the owner has received messages from beyond read, which
-a store has forgotten that failed over to a server without them: other messages get their offsets,
-and the receipt must not settle these. A message that left the line (a retry, a release, a loss) is
-queued for itself, under the text of its offset as its subject: released and lost ones at the front,
-by offset, retried ones by due time. Nothing new is handed out from the line while one of the front
-waits, so keys keep order.
+settled leave the line. They do so too when the owner is ahead of the store, which has failed over
+to a server that is behind: it has received what lies beyond read, so that other messages get these
+offsets and the receipt must not settle them, or it has nothing in hand where the floor is, since a
+settlement was forgotten. Where nothing is read then, the pull tells it the read position. A message
+that left the line (a retry, a release, a loss) is queued for itself, under the text of its offset
+as its subject: released and lost ones at the front, by offset, retried ones by due time. Nothing
+new is handed out from the line while one of the front waits, so keys keep order.
 
 **Order.** A group of a stream that was subscribed with `max_parked` above 0 *keeps order*: what
 leaves its line and has a key is queued under the key (`rules.subject_of_parked`), by the rules of

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from mutants.mutant import Mutant, conforms, inside
+from mutants.mutant import UNIT, Mutant, conforms, inside
 
 STORES: Final = [
     Mutant(
@@ -31,16 +31,44 @@ STORES: Final = [
     Mutant(
         "Redis keeps a window of which it has forgotten a part",
         "stores/redis/scripts/pull_stream.lua",
-        "(leased <= now or (position and position > read))",
+        "(leased <= now or held_from > floor or (position and position > read))",
         "leased <= now",
         conforms("leases", "redis", "has_forgotten"),
     ),
     Mutant(
         "SQL keeps a window of which it has forgotten a part",
         "stores/sql/slot_overview.py",
-        "cursor.lease_until <= now_ms or is_forgotten",
+        "cursor.lease_until <= now_ms or ask.is_ahead_of(cursor.floor, cursor.read)",
         "cursor.lease_until <= now_ms",
         conforms("leases", "sqlite", "has_forgotten"),
+    ),
+    Mutant(
+        "who has received more than the store knows of is not told where to go on",
+        "stores/model/pull.py",
+        "            pulled.stops[ask.slot] = cursor.read\n        return 0\n",
+        "            pass\n        return 0\n",
+        conforms("leases", "model", "has_nothing_new"),
+    ),
+    Mutant(
+        "a worker does not say what it has in hand",
+        "runtime/feed/ask_planner.py",
+        "0 if lowest is None else min(position, lowest.get(slot, position))",
+        "0",
+        UNIT + "test_ask_planner.py",
+    ),
+    Mutant(
+        "a failover brings slots back to who takes them for nobody's",
+        "coordination/lease.py",
+        "structs.replace(self._roster, version=_NEVER.version, owners=left)",
+        "structs.replace(self._roster, owners=left)",
+        UNIT + "test_sharing.py -k failover",
+    ),
+    Mutant(
+        "what stood before a bell was cut off is answered",
+        "stores/redis/bell.py",
+        "        if self._hears_replies:\n            self.address",
+        "        if self._hears_replies and not self.address:\n            self.address",
+        "tests/integration/stores/redis/test_bell.py",
     ),
     Mutant(
         "Redis acknowledges an offset twice that stands twice in a call",

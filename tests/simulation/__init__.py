@@ -39,7 +39,10 @@ those who publish, and operators. Nothing runs at the same time, and no time pas
   another has taken over; whoever calls again finishes it, or a worker's sweeper; `scheduling`,
   schedules that the workers lead, and an operator who pauses, retimes and rewrites them. Each tick
   comes once, in order and on time, but for those that its rules leave out, each of which is
-  counted.
+  counted; `failing_over`, a store that is replaced by one that is up to three seconds behind, and
+  has forgotten messages, settlements, slots and epochs. Only what was published within that time
+  may be missing, keys keep their order, and until old leases have passed alone two workers may have
+  one.
 * **Pulls stand** in half of the plans (`bell`), as on Redis: a message that comes alone into a slot
   that a pull has left quiet is handed out at once, and the reply goes to the worker's bell. It
   comes late, to a worker that is frozen, or that was killed and not missed yet; or it is lost with

@@ -227,7 +227,7 @@ def ending(subject: str | None, seq: int) -> Settlement:
 STREAM = SlotKeys("shop", Topic("t", "stream", 1))
 DELAY = SlotKeys("shop", Topic("t", "delay", 1))
 SPLIT = SlotKeys("shop", DELAY.topic.grown(2, Growth(first=1)))
-ASKS = [PullRequest(0, "an epoch", 7, 3)]
+ASKS = [PullRequest(0, "an epoch", 7, 3, 2)]
 TERMS = PullTerms("a receipt", 400, 16, 32, StandingTerms("an address", "a standing"))
 HELD = [Delivery(f"id-{n}", None, None, b"1", seq=n, receipt="a receipt") for n in (1, 5)]
 EPOCHS = {0: "an epoch"}
@@ -352,7 +352,8 @@ GIVEN: dict[str, Container[Any]] = {
     "given": ("a time",), "epoch": ("an epoch",),
     "address": ("an address",), "standing": ("a standing",),
     "receipt": ("a receipt",), "subject": ("a subject",), "kind": ("delay",), "lease": (400,),
-    "max_attempts": (16,), "run": (32,), "position": (3,), "due": (5,), "time": (5,),
+    "max_attempts": (16,), "run": (32,), "position": (3,), "held_from": (2,),
+    "due": (5,), "time": (5,),
     "offset": (5,), "start": ("earliest",), "window": (3_600_000,), "gap_timeout": (30_000,),
     "mark": (f"{0:020}-*",), "limit": (0, 7, 9), "retain": (86_400_000,), "name": ("t", "a group"),
     "cursor": ("0",), "step": (16, 1000), "text": ("a text",), "worker": ("a worker",),
