@@ -31,7 +31,7 @@ from qframe.coordination.known_topic import KnownTopic
 from qframe.coordination.member import Expiry, MembershipService
 from qframe.events import Events
 from qframe.identity import is_dead, is_neighbour
-from qframe.roster import Roster
+from qframe.roster import Owner, Roster
 from qframe.topic import Topic
 
 LONGER: Final = 3
@@ -203,17 +203,22 @@ class LeaseSession:
         following = (latest >> _RANDOM_BITS) + 1 << _RANDOM_BITS | secrets.randbits(_RANDOM_BITS)
         epoch = f"{following:016x}"
         claimed = self._store.claim(topic, self._group, self._worker, dict.fromkeys(free, epoch))
+        self._now_knows(owners)
         return mine | dict.fromkeys(claimed, epoch)
 
     def refused(self, slots: Collection[int]) -> None:
         """No-op: a claim reads the latest epochs first."""
 
     def let_go(self, slots: Mapping[int, str]) -> None:
-        """Frees slots; what it knows then is no version's, which a failover could bring back."""
+        """Frees slots."""
         self._store.release_slots(self._topic.now, self._group, self._worker, list(slots))
         owners = self._roster.owners
         left = {slot: owner for slot, owner in owners.items() if slot not in slots}
-        self._roster = structs.replace(self._roster, version=_NEVER.version, owners=left)
+        self._now_knows(left)
+
+    def _now_knows(self, owners: dict[int, Owner]) -> None:
+        """Knows other owners than those of its version, which a failover could bring back."""
+        self._roster = structs.replace(self._roster, version=_NEVER.version, owners=owners)
 
     def share(self, topic: Topic) -> None:
         """Assigns other slots from the next look on."""

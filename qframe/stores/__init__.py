@@ -23,7 +23,7 @@ Between floor and read lies its *window*, under one receipt and one lease, since
 owner; when the lease passes, or a new epoch is taken, the messages in the window that are not
 settled leave the line. They do so too when the owner is ahead of the store, which has failed over
 to a server that is behind: it has received what lies beyond read, so that other messages get these
-offsets and the receipt must not settle them, or it has nothing in hand where the floor is, since a
+offsets and the receipt must not settle them; or it has fewer in hand than are unsettled, since a
 settlement was forgotten. Where nothing is read then, the pull tells it the read position. A message
 that left the line (a retry, a release, a loss) is queued for itself, under the text of its offset
 as its subject: released and lost ones at the front, by offset, retried ones by due time. Nothing

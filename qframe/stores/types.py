@@ -126,24 +126,30 @@ class PullRequest(NamedTuple):
             received under this epoch, 0 before the first. The messages between it, or the floor if
             that is higher, and the group's read position were handed out in a reply that was lost,
             and are handed out again, uncounted. None asks for nothing again.
-        held_from: in a stream, the lowest offset of the line that the caller has in hand, or its
-            position if it has nothing; 0 where it does not say.
+        in_hand: in a stream, how many messages of the line the caller has received under this
+            epoch and not settled yet; None where it does not say.
     """
 
     slot: int
     epoch: str
     limit: int
     position: int | None = None
-    held_from: int = 0
+    in_hand: int | None = None
 
-    def is_ahead_of(self, floor: int, read: int) -> bool:
+    def is_ahead_of(self, read: int, unsettled: int) -> bool:
         """Whether the caller has received, or settled, what the store does not know of.
 
         It has failed over then to a server that is behind. So its window is lost: what it hands out
         next gets offsets that the caller has in hand, and what it takes for handed out may be in
         nobody's.
+
+        Args:
+            read: the group's read position.
+            unsettled: how many messages before it are handed out.
         """
-        return self.held_from > floor or (self.position is not None and self.position > read)
+        if self.position is None or self.position < read:
+            return False
+        return self.position > read or (self.in_hand is not None and self.in_hand < unsettled)
 
 
 class StandingTerms(NamedTuple):

@@ -214,12 +214,12 @@ class Bench:
         max_attempts: int = 16,
         run: int = 32,
         position: int | None = None,
-        held_from: int = 0,
+        in_hand: int | None = None,
     ) -> PullResult:
         """Pulls from all slots under the epochs in force."""
         epochs = self.store.epochs(topic, group)
         asks = [
-            PullRequest(slot, epoch or each, limit, position, held_from)
+            PullRequest(slot, epoch or each, limit, position, in_hand)
             for slot, each in epochs.items()
         ]
         return self.store.pull(

@@ -31,14 +31,14 @@ STORES: Final = [
     Mutant(
         "Redis keeps a window of which it has forgotten a part",
         "stores/redis/scripts/pull_stream.lua",
-        "(leased <= now or held_from > floor or (position and position > read))",
+        "(leased <= now or is_ahead)",
         "leased <= now",
         conforms("leases", "redis", "has_forgotten"),
     ),
     Mutant(
         "SQL keeps a window of which it has forgotten a part",
         "stores/sql/slot_overview.py",
-        "cursor.lease_until <= now_ms or ask.is_ahead_of(cursor.floor, cursor.read)",
+        "cursor.lease_until <= now_ms or ask.is_ahead_of(cursor.read, unsettled)",
         "cursor.lease_until <= now_ms",
         conforms("leases", "sqlite", "has_forgotten"),
     ),
@@ -52,15 +52,15 @@ STORES: Final = [
     Mutant(
         "a worker does not say what it has in hand",
         "runtime/feed/ask_planner.py",
-        "0 if lowest is None else min(position, lowest.get(slot, position))",
-        "0",
+        "None if in_hand is None else in_hand[slot]",
+        "None",
         UNIT + "test_ask_planner.py",
     ),
     Mutant(
         "a failover brings slots back to who takes them for nobody's",
         "coordination/lease.py",
-        "structs.replace(self._roster, version=_NEVER.version, owners=left)",
-        "structs.replace(self._roster, owners=left)",
+        "structs.replace(self._roster, version=_NEVER.version, owners=owners)",
+        "structs.replace(self._roster, owners=owners)",
         UNIT + "test_sharing.py -k failover",
     ),
     Mutant(

@@ -35,7 +35,7 @@ SCHEDULED: Final = 0.1
 CATCH_UPS: Final = ("none", "latest", "all")
 OVERLAPS: Final = ("allow", "allow", "skip", "queue_one", "queue_all")
 FAILING_OVER: Final = 0.2
-"""The share of harsh plans of messages that follow each other in which the store fails over."""
+"""The share of harsh plans in which the store fails over, where that changes nothing else."""
 STANDING: Final = 0.5
 """The share of plans in which pulls of idle workers stand in the store."""
 WINDOW_S: Final = 5.0
@@ -243,8 +243,7 @@ def drawn(seed: int | str) -> Plan:
 def _may_fail_over(plan: Plan) -> bool:
     """Whether what is forgotten changes nothing but where the messages of before stand."""
     parts = plan.outbox, plan.growth, plan.schedules
-    is_harsh = plan.level == "harsh" and plan.effect != "first"
-    return is_harsh and plan.kind in ("stream", "ordered") and parts == (None, None, None)
+    return plan.level == "harsh" and plan.effect != "first" and parts == (None, None, None)
 
 
 def _growth(draw: Random, plan: Plan) -> GrowthPlan:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 
 from hypothesis import given
@@ -56,15 +57,15 @@ def test_a_plan_fits_the_room_and_asks_owned_slots_once_each(
         planner.note(asks, pulled_by(asks, depths))
 
 
-def test_each_slot_of_a_stream_is_told_from_which_offset_on_anything_is_in_hand() -> None:
+def test_each_slot_of_a_stream_is_told_how_far_its_owner_is_and_how_much_it_has_in_hand() -> None:
     planner = planner_of({0, 1, 2})
-    asks = planner.plan(300)
-    assert [(ask.position, ask.held_from) for ask in asks] == [(0, 0)] * 3
+    asks = planner.plan(300, in_hand=Counter())
+    assert [(ask.position, ask.in_hand) for ask in asks] == [(0, 0)] * 3
     planner.note(asks, pulled_by(asks, [5, 7, 0]))
-    in_hand = {0: 3, 2: 9}  # the last under an epoch that has passed
-    places = {ask.slot: (ask.position, ask.held_from) for ask in planner.plan(300, lowest=in_hand)}
-    assert places == {0: (5, 3), 1: (7, 7), 2: (0, 0)}
-    assert {ask.held_from for ask in planner.plan(300)} == {0}, "nobody has looked"
+    asks = planner.plan(300, in_hand=Counter([0, 0, 1]))
+    places = {ask.slot: (ask.position, ask.in_hand) for ask in asks}
+    assert places == {0: (5, 2), 1: (7, 1), 2: (0, 0)}
+    assert {ask.in_hand for ask in planner.plan(300)} == {None}, "nobody has counted"
 
 
 @given(slots, rooms, depths, st.integers(0, 99), st.booleans())

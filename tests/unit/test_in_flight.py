@@ -34,15 +34,15 @@ def test_room_is_what_is_left_and_none_where_it_is_not_worth_a_call() -> None:
     assert held.room(1000) == 60
 
 
-def test_the_lowest_offset_of_each_slot_is_that_of_its_line() -> None:
+def test_what_is_of_a_streams_line_is_counted_for_each_slot() -> None:
     held, _ = in_flight()
     there = [delivery(seq) for seq in (4, 2, 9)]
     there[2].slot, left_the_line = 1, delivery(1)
     left_the_line.subject = "1"
     held.add([*there, left_the_line])
-    assert held.lowest() == {0: 2, 1: 9}
+    assert held.of_lines() == {0: 2, 1: 1}
     held.remove(there[1:])
-    assert held.lowest() == {0: 4}
+    assert held.of_lines() == {0: 1}
 
 
 def test_it_rings_as_soon_as_there_is_as_much_room_as_is_worth_a_call_and_once() -> None:

@@ -352,7 +352,7 @@ GIVEN: dict[str, Container[Any]] = {
     "given": ("a time",), "epoch": ("an epoch",),
     "address": ("an address",), "standing": ("a standing",),
     "receipt": ("a receipt",), "subject": ("a subject",), "kind": ("delay",), "lease": (400,),
-    "max_attempts": (16,), "run": (32,), "position": (3,), "held_from": (2,),
+    "max_attempts": (16,), "run": (32,), "position": (3,), "in_hand": (2,),
     "due": (5,), "time": (5,),
     "offset": (5,), "start": ("earliest",), "window": (3_600_000,), "gap_timeout": (30_000,),
     "mark": (f"{0:020}-*",), "limit": (0, 7, 9), "retain": (86_400_000,), "name": ("t", "a group"),

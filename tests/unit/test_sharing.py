@@ -247,6 +247,22 @@ def test_slots_that_a_failover_has_given_back_to_who_had_let_them_go_are_claimed
     assert session.claim(range(SLOTS)).keys() == set(range(SLOTS))
 
 
+def test_a_claim_that_a_failover_has_forgotten_is_noticed(
+    store: ModelStore, topic: Topic, clock: VirtualClock
+) -> None:
+    """The roster has the version again by which it was claimed."""
+    session = session_of(store, topic, clock)
+    session.look({})
+    before = deepcopy(store._states)
+    claimed = session.claim(range(SLOTS))
+    assert claimed.keys() == set(range(SLOTS))
+    store._states = before
+    session._rung = True
+    view = session.look(claimed)
+    assert view is not None
+    assert view.lost == set(range(SLOTS))
+
+
 def test_nobody_is_certain_of_slots_of_which_a_look_has_just_found_that_they_are_lost(
     store: ModelStore, topic: Topic, clock: VirtualClock
 ) -> None:

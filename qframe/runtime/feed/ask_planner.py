@@ -57,7 +57,7 @@ class AskPlanner:
         left_out: Collection[int] = (),
         *,
         now_s: float | None = None,
-        lowest: Mapping[int, int] | None = None,
+        in_hand: Counter[int] | None = None,
     ) -> list[PullRequest]:
         """The asks of the next pull; none if there is no room or no slot.
 
@@ -69,11 +69,11 @@ class AskPlanner:
             room: how many messages to pull at most.
             left_out: slots that may not be asked now.
             now_s: the time, on the monotonic clock, by which handlers are seen to be quick.
-            lowest: of each slot of a stream, the lowest offset in hand; None if nobody has looked.
+            in_hand: how many of each slot of a stream are in hand; None if nobody has counted.
         """
         owned = self._owned
         if (alone := self._alone(left_out)) is not None and room > 0:
-            return [self._ask(alone, room, lowest)]
+            return [self._ask(alone, room, in_hand)]
         allowed = owned.keys() - left_out
         if not allowed or room <= 0:
             return []
@@ -91,7 +91,7 @@ class AskPlanner:
         share = probe
         if deep:
             share = max(probe, (room - probe * (len(slots) - len(deep))) // len(deep))
-        return [self._ask(slot, share if slot in self._deep else probe, lowest) for slot in slots]
+        return [self._ask(slot, share if slot in self._deep else probe, in_hand) for slot in slots]
 
     def position(self, slot: int, epoch: str) -> int:
         """The offset behind the last one that was received of a stream's slot; 0 before that."""
@@ -163,11 +163,11 @@ class AskPlanner:
         self._positions.clear()
         self.look_everywhere()
 
-    def _ask(self, slot: int, limit: int, lowest: Mapping[int, int] | None) -> PullRequest:
+    def _ask(self, slot: int, limit: int, in_hand: Counter[int] | None) -> PullRequest:
         epoch = self._owned[slot]
         position = self._positions.get((slot, epoch), 0)
-        held_from = 0 if lowest is None else min(position, lowest.get(slot, position))
-        return PullRequest(slot, epoch, limit, position, held_from)
+        count = None if in_hand is None else in_hand[slot]
+        return PullRequest(slot, epoch, limit, position, count)
 
     def _alone(self, left_out: Collection[int]) -> int | None:
         """The one slot to ask, where a bell has woken an idle worker for one message."""

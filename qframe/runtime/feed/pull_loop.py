@@ -29,7 +29,7 @@ LONGEST_SLEEP_WITH_BELL_S: Final = 120.0
 AWAY_SLEEP_S: Final = 1.0
 MOMENT_S: Final = 0.0005
 FEW_IN_HAND: Final = 64
-LOOK_IN_HAND_EVERY_S: Final = 0.1
+COUNT_EVERY_S: Final = 0.1
 
 
 class PullStore(Pulling, Protocol):
@@ -109,7 +109,7 @@ class PullLoop(Service):
         self.looked: int = 0
         self._begun = 0
         self._is_asked_to_look = False
-        self._look_in_hand_at_s = 0.0
+        self._count_again_at_s = 0.0
 
     def unrevoked(self) -> frozenset[int]:
         """The slots in which the store may hold what no reply has brought; from any thread."""
@@ -209,13 +209,13 @@ class PullLoop(Service):
 
     def _asks(self) -> list[PullRequest]:
         room = self._flow.room(self._at_most)  # which may give back
-        now_s, lowest = self._clock.monotonic_s(), None
+        now_s, in_hand = self._clock.monotonic_s(), None
         if not self._context.topic.has_subjects and (
-            len(self._in_flight) <= FEW_IN_HAND or now_s >= self._look_in_hand_at_s
+            len(self._in_flight) <= FEW_IN_HAND or now_s >= self._count_again_at_s
         ):
-            lowest = self._in_flight.lowest()
-            self._look_in_hand_at_s = now_s + LOOK_IN_HAND_EVERY_S
-        return self._planner.plan(room, self._left_out, now_s=now_s, lowest=lowest)
+            in_hand = self._in_flight.of_lines()
+            self._count_again_at_s = now_s + COUNT_EVERY_S
+        return self._planner.plan(room, self._left_out, now_s=now_s, in_hand=in_hand)
 
     def _rest(self, owned: Mapping[int, str]) -> None:
         """Waits where all slots are quiet, or it has none, until there may be something to pull."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable
 from typing import Final
 
@@ -115,13 +116,9 @@ class InFlight:
         with self._guard:
             return list(self.deliveries)
 
-    def lowest(self) -> dict[int, int]:
-        """Of each slot, the lowest offset of a stream's line that is in flight."""
-        found: dict[int, int] = {}
-        for one in self.all():
-            if one.subject is None and one.seq <= found.get(one.slot, one.seq):
-                found[one.slot] = one.seq
-        return found
+    def of_lines(self) -> Counter[int]:
+        """How many messages of a stream's line are in flight, of each slot."""
+        return Counter([one.slot for one in self.all() if one.subject is None])
 
     def slots(self) -> set[int]:
         """The slots of what is in flight."""

@@ -232,7 +232,8 @@ def _bring_in(
             if head.receipt is not None and head.lease_until_ms <= now_ms
         ]
         pulled.lost += lose(state, cursor, late, now_ms)
-    is_lost = cursor.lease_until_ms <= now_ms or ask.is_ahead_of(cursor.floor, cursor.read)
+    unsettled = cursor.read - cursor.floor - len(cursor.settled)
+    is_lost = cursor.lease_until_ms <= now_ms or ask.is_ahead_of(cursor.read, unsettled)
     if cursor.floor < cursor.read and is_lost:
         pulled.lost += lose_window(state, ask.slot, cursor, now_ms)
 

@@ -132,7 +132,7 @@ def _from_stream(
                 "pull_stream", ask.slot, now, group, ask.epoch, terms.receipt, ask.limit,
                 terms.lease_ms, terms.max_attempts, terms.run,
                 "" if ask.position is None else ask.position, keeps, *terms.standing,
-                ask.held_from,
+                "" if ask.in_hand is None else ask.in_hand,
             )
         )  # fmt: skip
         ahead = readahead.ahead(keys, group, ask)

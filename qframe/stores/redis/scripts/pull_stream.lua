@@ -5,7 +5,7 @@
 --   ARGV[6] lease (ms), ARGV[7] max attempts, ARGV[8] run, ARGV[9] position ('' for none),
 --   ARGV[10] keeps (1 where a history is kept, else 0), ARGV[11] address ('' if it does not stand
 --   where it finds nothing), ARGV[12] standing (the receipt of what it is answered with then),
---   ARGV[13] held from (the lowest offset that who asks has in hand; 0 where it does not say).
+--   ARGV[13] in hand (how many of the line who asks has; '' where it does not say).
 -- Reply: [0, next due (ms from now; -1 never), dead, lost, items, receipt of the window, start,
 --   stop, skipped, full (1 if so much is parked that the line is not read, else 0)]; items as those
 --   of pull; of the log [start, stop) is handed out, and read by who asked, but for the ranges that
@@ -19,7 +19,7 @@ local slot = KEYS[1]
 local given, name, epoch, receipt = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 local limit, lease, max_attempts, run, position = tonumber(ARGV[5]), tonumber(ARGV[6]),
   tonumber(ARGV[7]), tonumber(ARGV[8]), tonumber(ARGV[9])
-local keeps, address, standing, held_from = ARGV[10], ARGV[11], ARGV[12], tonumber(ARGV[13])
+local keeps, address, standing, in_hand = ARGV[10], ARGV[11], ARGV[12], tonumber(ARGV[13])
 -- What is rarely needed is included where it is: to define a function costs time.
 --@include time
 local at = slot .. 'g:' .. name .. ':'
@@ -37,7 +37,16 @@ local times = {}
 -- What is parked: whether anything is, whether that is too much, what is skipped of the line.
 local parks, full, skipped = false, 0, {}
 
-if floor < read and (leased <= now or held_from > floor or (position and position > read)) then
+-- Whether who asks is ahead of this server, as PullRequest.is_ahead_of says.
+local is_ahead = position and position > read
+if position == read and in_hand and in_hand < read - floor then
+  local unsettled, settled = read - floor, cursor[6] ~= '' and cmsgpack.unpack(cursor[6]) or {}
+  for i = 1, #settled, 2 do
+    unsettled = unsettled - (settled[i + 1] - settled[i])
+  end
+  is_ahead = in_hand < unsettled
+end
+if floor < read and (leased <= now or is_ahead) then
   --@include many head places text log ranges park window
   local losing = group_of(slot, name, 'stream')
   note_order(losing, cursor[7])
