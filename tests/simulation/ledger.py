@@ -106,6 +106,7 @@ class Ledger:
         self.is_over = False
         self.is_sought = False
         self.since_copy: set[str] | None = None
+        self.ids_then = self.ids
         self.lost: set[str] = set()
         self.doubtful_until_s = 0.0
 
@@ -160,7 +161,7 @@ class Ledger:
 
     def copied(self) -> None:
         """From now on the store is ahead of the server that it fails over to."""
-        self.since_copy = set()
+        self.since_copy, self.ids_then = set(), self.ids.copy()
 
     def failed_over(self, until_s: float) -> list[str]:
         """The store has forgotten what it has done since then; returns which messages.
@@ -169,6 +170,7 @@ class Ledger:
             until_s: until then workers may own what it says is others'.
         """
         self.lost, self.since_copy = self.since_copy or set(), None
+        self.ids = self.ids_then
         for line in self.order.values():
             line[:] = [name for name in line if name not in self.lost]
         self.doubtful_until_s = until_s

@@ -164,3 +164,47 @@ def test_handlers_of_what_a_failover_has_lost_settle_nothing_of_what_has_its_pla
         eventually(lambda: serving.failure or all(serving.bodies.count(one) == 2 for one in new))
         serving.await_bodies(new)
         serving.verify()
+
+
+@pytest.mark.promise(1, 3)
+@pytest.mark.parametrize(
+    ("kind", "options"),
+    [("stream", {}), ("stream", {"keep_order": True}), ("ordered", {})],
+    ids=["stream", "keep_order", "ordered"],
+)
+def test_what_a_server_has_not_forgotten_is_handled_and_each_key_keeps_its_order(
+    tmp_path: Path, kind: str, options: dict[str, bool]
+) -> None:
+    """It comes back as it was a moment ago, again and again: every fifth message is in a retry."""
+    failed: set[int] = set()
+    forgotten: set[int] = set()
+
+    def handle(message: Message) -> None:
+        if message.body % 5 == 0 and message.body not in failed:
+            failed.add(message.body)
+            raise ValueError
+
+    topic = Topic("t", kind=kind, slots=2)
+    with (
+        RedisServer(tmp_path) as server,
+        Serving(
+            server.url, topic, handle=handle, threads=8, lease=2, backoff="20ms", **options
+        ) as serving,
+    ):
+        with Publishing(serving.app, topic) as publishing:
+            for lag in (5, 20, 60):
+                publishing.await_more(100)
+                first = len(publishing.done)
+                server.call("SAVE")
+                publishing.await_more(lag)
+                server.kill()
+                server.restart()
+                # What was under way at the end may have come before it, and what was at the start.
+                forgotten.update(range(first - 1, len(publishing.done) + 2))
+            publishing.await_more(100)
+            publishing.finish()
+        serving.await_bodies(set(publishing.done) - forgotten)
+        serving.verify()
+        for bodies in serving.by_key.values():
+            first_times = list(dict.fromkeys(bodies))
+            assert first_times == sorted(first_times)
