@@ -182,7 +182,7 @@ class Redis:
 
     @property
     def breaks(self) -> int:
-        """How many connections have broken so far: a server may have come back with less."""
+        """How often connections were broken or let go: a server may have come back with less."""
         return self._servers.breaks
 
     def reconnect(self) -> None:

@@ -84,7 +84,7 @@ class Node:
     """One server's connections; each is used by one thread at a time, and kept for the next.
 
     Attributes:
-        breaks: how many connections have broken so far.
+        breaks: how often connections were broken, or let go: the next may be to another server.
     """
 
     def __init__(self, pool: client.ConnectionPool) -> None:
@@ -106,12 +106,12 @@ class Node:
 
     def give_up(self, connection: Wire) -> None:
         """Closes a connection that has broken, and all others that nobody uses now."""
-        self.breaks += 1
         self._close(connection)
         self.disconnect()
 
     def disconnect(self) -> None:
         """Closes the connections that nobody uses now."""
+        self.breaks += 1
         while self._free:
             self._close(self._free.popleft()[0])
 

@@ -40,7 +40,7 @@ class RedisServers(Protocol):
 
     @property
     def breaks(self) -> int:
-        """How many connections have broken so far."""
+        """How often connections were broken, or let go."""
 
     def node_of(self, key: bytes) -> Node:
         """The server that has a key."""

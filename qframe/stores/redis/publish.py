@@ -8,13 +8,14 @@ from typing import Any, Final, cast
 
 from typing_extensions import override
 
+from qframe.clock import Clock
 from qframe.codec import batch_mark_of, series_mark
 from qframe.drivers.redis import Call, Redis
 from qframe.drivers.scripts import Refused
 from qframe.outcomes import Outcome
 from qframe.stores.base import Publishing
 from qframe.stores.redis.envelopes import envelope, envelopes, pack
-from qframe.stores.redis.keys import Argument, SlotKeys
+from qframe.stores.redis.keys import Argument, SlotKeys, declared
 from qframe.stores.redis.role import RedisRole
 from qframe.stores.types import Entry, SlotsClosed
 from qframe.topic import Kind, Topic
@@ -28,12 +29,43 @@ OUTCOMES: Final = {
 class RedisPublishing(RedisRole, Publishing):
     """A script for each slot that a call touches."""
 
+    def __init__(self, redis: Redis, namespace: str, clock: Clock | None) -> None:
+        super().__init__(redis, namespace, clock)
+        self._seen_at: dict[str, int] = {}
+
     @override
     def publish(self, topic: Topic, entries: Sequence[Entry]) -> list[Outcome]:
         keys = self._keys(topic)
         if entries:
             self._check_rights("producer", keys, entries[0].slot)
-        return publish(self._redis, keys, entries, self._now())
+        outcomes = publish(self._redis, keys, entries, self._now())
+        if topic.growth.step:
+            self._check_growth(topic, entries, outcomes)
+        return outcomes
+
+    def _check_growth(
+        self, topic: Topic, entries: Sequence[Entry], outcomes: Sequence[Outcome]
+    ) -> None:
+        """Refuses what has come into slots that the topic does not have, where nobody reads.
+
+        It is so where the server has failed over to one that is behind, or was restored, and does
+        not know of the growth; so this looks once for each time that a connection has broken.
+
+        Raises:
+            SlotsClosed: if there is any.
+        """
+        breaks = self._redis.breaks
+        if self._seen_at.get(topic.name) == breaks:
+            return
+        found = declared(self._redis, self.namespace, topic.name)
+        if found is not None and found.growth.step < topic.growth.step:
+            slots = set(found.all_slots)
+            if any(entry.slot not in slots for entry in entries):
+                raise SlotsClosed(self._redis.shown, topic.name, [
+                    outcome if entry.slot in slots else None
+                    for entry, outcome in zip(entries, outcomes, strict=True)
+                ])  # fmt: skip
+        self._seen_at[topic.name] = breaks
 
 
 def publish(redis: Redis, keys: SlotKeys, entries: Sequence[Entry], now: str) -> list[Outcome]:

@@ -11,7 +11,7 @@ from redis_servers import DOWN_AFTER_MS
 from servers import RedisServer, SentinelSet, free_port
 from serving import Publishing, Serving
 
-from qframe import Message, QFrame, StoreUnavailable, Topic
+from qframe import Message, Outgoing, QFrame, StoreUnavailable, Topic
 from qframe.drivers import redis as driver
 from qframe.outcomes import Published
 
@@ -208,3 +208,38 @@ def test_what_a_server_has_not_forgotten_is_handled_and_each_key_keeps_its_order
         for bodies in serving.by_key.values():
             first_times = list(dict.fromkeys(bodies))
             assert first_times == sorted(first_times)
+
+
+@pytest.mark.promise(1, 10)
+@pytest.mark.parametrize("kind", KINDS)
+def test_who_knows_of_a_growth_that_the_server_has_forgotten_publishes_where_somebody_reads(
+    tmp_path: Path, kind: str
+) -> None:
+    """It fails over right after a topic has grown, or its backup of before is restored."""
+    topic = Topic("t", kind=kind, slots=2)
+    with (
+        RedisServer(tmp_path) as server,
+        Serving(server.url, topic, lease=2) as serving,
+        QFrame(store=server.url) as other,
+    ):
+        other.declare(topic)
+        server.call("SAVE")
+        serving.app.admin.resize("t", slots=4)
+        for number in range(16):
+            other.publish("t", number, key=f"k{number}")
+        serving.await_bodies(set(range(16)))
+        server.kill()
+        server.restart()
+        later = range(100, 140)
+        published = [other.publish("t", 100, key="k0", id="x").outcome]
+        published += [
+            one.outcome
+            for one in other.publish_many("t", [Outgoing(n, key=f"k{n}") for n in later[1:]])
+        ]
+        assert set(published) == {"stored"}
+        serving.await_bodies(set(later))
+        assert serving.app.store.verify(topic) == []
+        assert serving.app.admin.resize("t", slots=4).slots == 4
+        other.publish("t", "last", key="k1")
+        serving.await_bodies({"last"})
+        serving.verify()
