@@ -2,33 +2,49 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import datetime
 from typing import Unpack
 
 import msgspec
 
 from qframe.admin.context import AdminRole
+from qframe.admin.schedule_search import LOOK, ScheduleHits, found_schedules
 from qframe.outcomes import Outcome, Published
 from qframe.schedules.checked import ScheduleKeywords
+from qframe.schedules.preview import Backfilled
 from qframe.schedules.record import Schedule
-from qframe.schedules.verbs import Backfilled
 from qframe.topic import Topic
 
 
 class ScheduleAdmin(AdminRole):
     """Schedules; `app.schedules` is the same for programs."""
 
-    def schedules(self, *, prefix: str = "", limit: int = 1000) -> list[Schedule]:
+    def schedules(
+        self, *, prefix: str = "", limit: int = 100, look: int = LOOK, place: str | None = None
+    ) -> ScheduleHits:
         """Schedules, the next one due first; without the right to see bodies without theirs.
+
+        One that has the whole name is looked up. All others are looked for one by one, no more than
+        `look` of them; `place` of the result says where to go on.
 
         Args:
             prefix: only those whose name begins so.
-            limit: how many at most.
+            limit: how many are enough.
+            look: how many to look at, at most.
+            place: where an earlier search has ended, with the same prefix.
+
+        Raises:
+            BadOption: if no name begins so, `place` is not as described, or `limit` is below 1.
         """
         context = self._context
         context.require("view")
-        found = context.schedules().find(prefix=prefix, limit=limit)
-        return found if "body" in context.rights else [_without_body(each) for each in found]
+        hits = found_schedules(
+            context.schedules(), prefix, limit=limit, look=max(1, look), place=place
+        )
+        if "body" in context.rights:
+            return hits
+        return replace(hits, schedules=[_without_body(each) for each in hits.schedules])
 
     def put_schedule(
         self, name: str, when: str, *, topic: Topic | str, **options: Unpack[ScheduleKeywords]

@@ -129,7 +129,7 @@ def found_timers(
         if chosen.fits(record):
             records.append(record)
         if len(records) >= most or looked >= look:
-            return Hits(records, looked, place_of(record))
+            return Hits(records, looked, place_text(record.timer_place))
     return Hits(records, looked, None)
 
 
@@ -184,9 +184,9 @@ def refuse_stream(topic: Topic) -> None:
         )  # fmt: skip
 
 
-def place_of(record: Record) -> str:
+def place_text(place: TimerPlace) -> str:
     """The place of a timer as a text."""
-    return urlsafe_b64encode(msgspec.json.encode(record.timer_place)).decode().rstrip("=")
+    return urlsafe_b64encode(msgspec.json.encode(place)).decode().rstrip("=")
 
 
 def read_place(text: str) -> TimerPlace:

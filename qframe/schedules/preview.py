@@ -1,4 +1,4 @@
-"""Looks ahead: the next ticks of a timing, and a warning of those that clocks move."""
+"""Ticks for people: the next ones of a timing, those that clocks move, and those made up for."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Final
 
 import msgspec
 
+from qframe.outcomes import Published
 from qframe.schedules.timing import Timing, in_words, local_times, zone_of
 
 AHEAD: Final = timedelta(days=366)
@@ -43,6 +44,18 @@ class Preview(msgspec.Struct, frozen=True, kw_only=True):
     words: str
     ticks: list[Tick]
     warnings: list[str]
+
+
+class Backfilled(msgspec.Struct, frozen=True, kw_only=True):
+    """The answer to a backfill.
+
+    Attributes:
+        ticks: the ticks of the range.
+        published: the message of each; empty in a dry run.
+    """
+
+    ticks: list[Tick]
+    published: list[Published]
 
 
 def preview_of(timing: Timing, after_ms: int, count: int) -> Preview:

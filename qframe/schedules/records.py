@@ -15,7 +15,7 @@ from qframe.schedules.record import Schedule
 from qframe.schedules.timing import check_fields
 from qframe.stores.acts import StoredTimers
 from qframe.stores.base import Groups, Inspecting, Topics
-from qframe.stores.records import Record
+from qframe.stores.records import Record, TimerPlace
 from qframe.stores.types import Entry
 from qframe.topic import INTERNAL, Kind, Topic
 
@@ -87,20 +87,29 @@ class ScheduleRecords:
         """When somebody has to look at the next one."""
         return next_due_ms(self._store)
 
-    def all(self) -> Iterator[Schedule]:
-        """The schedules that there are, the next one due first; tombstones are left out."""
-        place = None
+    def each(
+        self, after: TimerPlace | None = None, size: int | None = None
+    ) -> Iterator[tuple[Schedule, TimerPlace]]:  # fmt: skip
+        """The schedules that there are and their places, the next one due first; no tombstones.
+
+        Args:
+            after: only those behind this place.
+            size: how many are read at a time.
+        """
+        size = size or PAGE
         while True:
             try:
                 page = self._store.timers(
-                    TOPIC, until_ms=SHIFT_MS + NEVER_MS + 1, limit=PAGE, after=place
+                    TOPIC, until_ms=SHIFT_MS + NEVER_MS + 1, limit=size, after=after
                 )
             except (UnknownTopic, UnknownGroup):
                 return
-            yield from self._known(page)
-            if len(page) < PAGE:
+            for record in page:
+                after = record.timer_place
+                for schedule in self._known([record]):
+                    yield schedule, after
+            if len(page) < size:
                 return
-            place = page[-1].timer_place
 
     def write(self, schedules: Sequence[Schedule], now_ms: int) -> list[Schedule | None]:
         """Writes the next version of each; None for those of which somebody else has written it.

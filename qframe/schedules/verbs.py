@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from datetime import datetime
 from itertools import islice
 from typing import Final, Unpack
@@ -28,26 +28,15 @@ from qframe.schedules.checked import (
     refuse_unknown_options,
 )
 from qframe.schedules.decision import with_due, without_pending
-from qframe.schedules.preview import Preview, Tick, preview_of, tick_of
+from qframe.schedules.preview import Backfilled, Preview, preview_of, tick_of
 from qframe.schedules.record import Schedule
 from qframe.schedules.records import TOPIC, RecordStore, ScheduleRecords
 from qframe.schedules.timing import ENDS_MS, DstRule, Timing, checked_timing
+from qframe.stores.records import TimerPlace
 from qframe.topic import Topic
 
 MOST_BACKFILLED: Final = 10_000
 MOST_PREVIEWED: Final = 1000
-
-
-class Backfilled(msgspec.Struct, frozen=True, kw_only=True):
-    """The answer to a backfill.
-
-    Attributes:
-        ticks: the ticks of the range.
-        published: the message of each; empty in a dry run.
-    """
-
-    ticks: list[Tick]
-    published: list[Published]
 
 
 class Schedules:
@@ -144,12 +133,18 @@ class Schedules:
         """
         wanted = topic.name if isinstance(topic, Topic) else topic
         fitting = (
-            each for each in self._records.all()
+            each for each, _ in self.each()
             if each.name.startswith(prefix)
             and wanted in (None, each.template.topic)
             and paused in (None, each.paused)
         )  # fmt: skip
         return list(islice(fitting, checked_limit(limit)))
+
+    def each(
+        self, after: TimerPlace | None = None, size: int | None = None
+    ) -> Iterator[tuple[Schedule, TimerPlace]]:  # fmt: skip
+        """Schedules and their places, as `find` orders them, behind a place; `size` at a time."""
+        return self._records.each(after, size)
 
     def pause(self, name: str, *, by: str = "") -> Schedule:
         """Lets no tick fire until it is resumed; what is held back or refused is skipped.

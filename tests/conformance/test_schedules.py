@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import chain
 from typing import Any
 
 import msgspec
@@ -9,7 +10,9 @@ import pytest
 from bench import Bench
 
 import qframe.schedules.records as records_module
+from qframe.admin.schedule_search import ScheduleHits, found_schedules
 from qframe.clock import VirtualClock
+from qframe.errors import BadOption
 from qframe.events import Events
 from qframe.producing.catalog import TopicCatalog
 from qframe.producing.producer import Producer
@@ -18,6 +21,7 @@ from qframe.schedules.record import Progress
 from qframe.schedules.records import TOPIC, ScheduleRecords
 from qframe.schedules.verbs import Schedules
 from qframe.stores.doubling import Doubling
+from qframe.stores.records import Record
 from qframe.testing.ownership import SoleOwner
 
 
@@ -75,6 +79,49 @@ def test_a_schedule_is_found_however_many_come_before_it(
     assert len(schedules.find()) == 6
     assert [each.name for each in schedules.find(limit=6)][-1] == "late"
     assert len(schedules.find(limit=3)) == 3
+
+
+def test_schedules_are_found_page_by_page_and_one_by_its_whole_name_at_once(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    schedules, _, _ = parts(bench)
+    topic = bench.topic("ordered", "g")
+    assert found_schedules(schedules, "", limit=2, look=9, place=None) == ScheduleHits([], 0, None)
+    for number in range(6):
+        schedules.put(f"{'ab'[number % 2]}-{number}", "every 60s", topic=topic)
+    schedules.put("a", "every 60d", topic=topic)
+    read: list[int] = []
+    timers = bench.store.timers
+
+    def counted(*args: Any, limit: int, **rest: Any) -> list[Record]:
+        read.append(limit)
+        return timers(*args, limit=limit, **rest)
+
+    monkeypatch.setattr(bench.store, "timers", counted)
+
+    def pages(prefix: str, limit: int, look: int) -> list[list[str]]:
+        found: list[list[str]] = []
+        place: str | None = None
+        while not found or place is not None:
+            hits = found_schedules(schedules, prefix, limit=limit, look=look, place=place)
+            assert hits.looked <= look
+            found.append([each.name for each in hits.schedules])
+            place = hits.place
+        return found
+
+    [*begun, last] = pages("", 3, 9)
+    assert [len(each) for each in begun] == [3, 3]
+    assert (sorted(chain(*begun)), last) == (["a-0", "a-2", "a-4", "b-1", "b-3", "b-5"], ["a"])
+    assert set(read) == {4}
+    assert [len(each) for each in pages("", 9, 3)] == [3, 3, 1]
+    assert sorted(chain(*pages("a-", 1, 9))) == ["a-0", "a-2", "a-4"]
+    [first, *rest] = pages("a", 2, 2)
+    assert first[0] == "a"
+    assert sorted(chain(first[1:], *rest)) == ["a-0", "a-2", "a-4"]
+    assert pages("none", 5, 4) == [[], []]
+    for prefix, place in (("no name", None), ("", "nowhere")):
+        with pytest.raises(BadOption):
+            found_schedules(schedules, prefix, limit=1, look=1, place=place)
 
 
 @pytest.mark.parametrize("kind", ["stream", "ordered", "delay"])

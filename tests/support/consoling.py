@@ -52,7 +52,7 @@ ADDRESSES: Final = {
     ],
     "/timers": ["/timers", "/timers?topic=later", "/timers?topic=later&key=timer-1",
                 "/timers?topic=later&until=2100-01-01T00:00&state=waiting", "/timers?topic=events"],
-    "/schedules": ["/schedules", "/schedules?schedule=report"],
+    "/schedules": ["/schedules", "/schedules?schedule=report", "/schedules?prefix=re"],
     "/workers": ["/workers"],
     "/outbox": ["/outbox"],
     "/audit": ["/audit", "/audit?verify=orders"],

@@ -8,17 +8,28 @@ from qframe.errors import BadOption
 from qframe.schedules.records import TOPIC
 from qframe.web.desk import Visit
 
-MOST: Final = 200
+SHOWN: Final = 50
+LOOK: Final = 5000
+"""How many schedules one page looks at; the next page goes on from there."""
 
 
 def facts(visit: Visit) -> dict[str, Any]:
-    """The schedules, the next one due first; their messages' bodies are not shown."""
-    app = visit.desk.app
-    found = visit.admin.schedules(limit=MOST)
+    """Schedules, the next one due first, with `prefix=` those whose name begins so.
+
+    Their messages' bodies are not shown.
+
+    Raises:
+        BadOption: if no name begins so, `from` is no place, or there is none that is named.
+    """
+    prefix = visit.asked("prefix")
+    hits = visit.admin.schedules(
+        prefix=prefix or "", limit=SHOWN, look=LOOK, place=visit.asked("from")
+    )
     return {
-        "title": "Schedules", "schedules": found, "most": MOST, "now_ms": app.store.now_ms(TOPIC),
-        "errors": visit.may("body"), "unled": visit.desk.sampler.look().unled,
-        **_ahead(visit, visit.asked("schedule")),
+        "title": "Schedules", "schedules": hits.schedules, "prefix": prefix, "looked": hits.looked,
+        "place": visit.asked("from"), "next": hits.place, "live": prefix is None,
+        "now_ms": visit.desk.app.store.now_ms(TOPIC), "errors": visit.may("body"),
+        "unled": visit.desk.sampler.look().unled, **_ahead(visit, visit.asked("schedule")),
     }  # fmt: skip
 
 

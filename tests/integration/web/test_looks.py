@@ -25,6 +25,7 @@ NOTHING = {
     "/messages": "Type an id or a key",
     "/timers": "No topic is there",
     "/schedules": "No schedule is there",
+    "/schedules?prefix=none": "None of the 0 schedules",
     "/workers": "No worker is alive",
     "/outbox": "This console was given no outbox",
     "/audit": "Nothing is paused",
@@ -102,7 +103,7 @@ def test_long_names_ids_keys_and_errors_are_broken_and_widen_no_page(
         f"{group}/key?{urlencode({'key': f'{ID}0'})}": LONG, f"/messages?q=topic:{LONG}": LONG,
         f"/messages/{quote(f'{ID}0')}?topic={LONG}": "it is dead",
         f"/timers?topic={TIMERS.name}": LONG, "/schedules": LONG[:40], "/workers": LONG,
-        "/audit": LONG,
+        f"/schedules?prefix={LONG[:9]}&schedule={LONG[:60]}": LONG[:40], "/audit": LONG,
     }  # fmt: skip
     assert faults_of_pages(page, long_names, pages, f"long-{look}", tmp_path) == {}
 

@@ -19,7 +19,7 @@ from qframe.clock import VirtualClock
 from qframe.schedules.records import GROUP as LEADER
 from qframe.schedules.records import TOPIC as SCHEDULES
 from qframe.web.acts import ACTS
-from qframe.web.pages import PAGES
+from qframe.web.pages import PAGES, schedules
 
 
 @pytest.fixture(scope="module")
@@ -304,12 +304,58 @@ def test_schedules_say_that_nobody_leads_and_when_one_ticks_next(tmp_path: Path)
         assert "no worker leads" not in browser(app).get("/").text
 
 
+def test_many_schedules_are_shown_page_by_page_and_found_by_the_beginning_of_their_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(schedules, "SHOWN", 5)
+    monkeypatch.setattr(schedules, "LOOK", 8)
+    with QFrame(f"sqlite:///{tmp_path / 'q.db'}") as app:
+        topic = app.declare(Topic("reports", kind="ordered", slots=1))
+        for number in range(12):
+            app.schedules.put(f"job-{number:02}", f"{number} 3 1 1 *", topic=topic)
+        web = browser(app)
+
+        def shown(address: str) -> tuple[list[str], str, str | None]:
+            page = web.get(address).text
+            next_ones = re.search(r'href="([^"]+)">the next ones', page)
+            names = re.findall(r'id="schedule-([^"]+)"', page)
+            return names, text_of(page), html.unescape(next_ones[1]) if next_ones else None
+
+        names: list[str] = []
+        address: str | None = "/schedules"
+        sizes = []
+        while address is not None:
+            found, _, address = shown(address)
+            names += found
+            sizes.append(len(found))
+        assert (sizes, sorted(names)) == ([5, 5, 2], [f"job-{number:02}" for number in range(12)])
+        assert shown("/schedules?prefix=job-11")[0] == ["job-11"]
+        found, text, address = shown("/schedules?prefix=job-0")
+        assert "Looked at 5 schedules one by one. There are more" in text
+        assert address is not None
+        assert sorted(found + shown(address)[0]) == [f"job-{number:02}" for number in range(10)]
+        address = shown("/schedules?prefix=job-1")[2]
+        assert address is not None
+        assert shown(address)[0] == ["job-10", "job-11"]
+        _, text, address = shown("/schedules?prefix=none")
+        assert "None of the 8 schedules that were looked at has a name that begins with" in text
+        assert address is not None
+        assert "None of the 4 schedules" in shown(address)[1]
+        assert "all schedules" in shown(address)[1]
+        kept = web.get("/schedules?prefix=job-0&schedule=job-11").text
+        assert 'value="job-0"' in kept
+        assert "schedule=job-03&amp;prefix=job-0" in kept
+        assert "03:11" in kept
+        assert web.get("/schedules?prefix=no+name").status_code == 400
+
+
 def test_a_page_whose_look_is_dear_is_not_looked_at_again_by_itself(app: QFrame) -> None:
     web = browser(app)
     for address, is_live in (
         ("/", True), ("/audit", True), ("/audit?verify=orders", False),
         ("/messages/dead-0?topic=orders", True), ("/messages/absent", False),
         ("/topics/events/stats/key?key=x", False), ("/messages?q=topic:orders", False),
+        ("/schedules", True), ("/schedules?prefix=n", False),
     ):  # fmt: skip
         assert ('hx-trigger="look"' in web.get(address).text) is is_live, address
 

@@ -1,0 +1,50 @@
+"""Choosing schedules by the beginning of their names: page by page."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from qframe.admin.timer_search import STEP, place_text, read_place
+from qframe.options.rules import checked_limit
+from qframe.schedules.record import Schedule
+from qframe.schedules.verbs import Schedules
+
+LOOK: Final = 5000
+"""How many schedules a search looks at by default."""
+
+
+@dataclass(frozen=True)
+class ScheduleHits:
+    """The schedules that a search has found so far.
+
+    Attributes:
+        schedules: the schedules; the one that has the whole name stands first.
+        looked: how many were looked at.
+        place: where to go on; None where all were looked at.
+    """
+
+    schedules: list[Schedule]
+    looked: int
+    place: str | None
+
+
+def found_schedules(
+    schedules: Schedules, prefix: str, *, limit: int, look: int, place: str | None
+) -> ScheduleHits:
+    """The schedules whose name begins so, the next one due first, and where to go on.
+
+    The one that has the whole name is looked up, and stands on the first page.
+    """
+    most = checked_limit(limit)
+    named = schedules.get(prefix) if prefix and place is None else None
+    found = [] if named is None else [named]
+    last = None if place is None else read_place(place)
+    looked = 0
+    for schedule, at in schedules.each(last, STEP if prefix else min(STEP, most + 1)):
+        if looked and last is not None and (len(found) >= most or looked >= look):
+            return ScheduleHits(found, looked, place_text(last))
+        looked, last = looked + 1, at
+        if schedule.name.startswith(prefix) and schedule.name != prefix:
+            found.append(schedule)
+    return ScheduleHits(found, looked, None)
