@@ -72,8 +72,10 @@ class FindingAdmin(AdminRole):
     ) -> Hits:
         """Finds messages by what they have; all that is given must fit.
 
-        An id, or a key where the topic queues subjects, is looked up. All else is looked for
-        message by message, no more than `look` of them; `place` of the result says where to go on.
+        An id, or a key where a topic queues subjects, is looked up. All else is looked for message
+        by message, no more than `look` of them; `place` of the result says where to go on. A key
+        that a look-up has found in some of all topics is not looked for in streams, which `unread`
+        of the result names: search each of them by its name.
 
         Args:
             topic: the topic; all topics if it is left out.

@@ -77,12 +77,15 @@ class Hits:
         looked: how many messages were looked at.
         place: where to go on; None where all was looked at.
         has_more: whether an index leads to more than were asked for.
+        unread: the streams that were not looked at, as no index of theirs leads to a key, and one
+            of another topic has led to messages.
     """
 
     records: list[Record]
     looked: int
     place: str | None
     has_more: bool = False
+    unread: list[str] = field(default_factory=list)
 
 
 def searched(
@@ -104,13 +107,15 @@ def searched(
         limit: how many messages are enough.
         look: how many messages to look at.
     """
+    sought = Sought(id=query.id, key=query.key)
     if place is None:
-        found = _looked_up(store, topics, query, limit + 1)
+        indexed = [topic for topic in topics if _is_indexed(topic, query)]
+        found = [one for topic in indexed for one in store.find(topic, sought, limit + 1).records]
         fitting = [record for record in found if query.fits(record)]
         if fitting:
-            return Hits(fitting[:limit], 0, None, has_more=len(found) > limit)
+            unread = [topic.name for topic in topics if not _is_indexed(topic, query)]
+            return Hits(fitting[:limit], 0, None, has_more=len(found) > limit, unread=unread)
     name, behind = (topics[0].name, None) if place is None else _read_place(place)
-    sought = Sought(id=query.id, key=query.key)
     hits: list[Record] = []
     looked, size = 0, limit  # where all fits, one page is enough; where little does, pages grow
     for topic in topics:
@@ -128,16 +133,9 @@ def searched(
     return Hits(hits, looked, None)
 
 
-def _looked_up(
-    store: Searching, topics: Sequence[Topic], query: Query, limit: int
-) -> list[Record]:  # fmt: skip
-    """The messages to which an id, or a key where subjects are queued, leads at once."""
-    if query.id is None and query.key is None:
-        return []
-    sought = Sought(id=query.id, key=query.key)
-    if query.id is None and not all(topic.has_subjects for topic in topics):
-        return []
-    return [record for topic in topics for record in store.find(topic, sought, limit).records]
+def _is_indexed(topic: Topic, query: Query) -> bool:
+    """Whether an index of the topic leads to the id, or to the key as it queues subjects."""
+    return query.id is not None or (query.key is not None and topic.has_subjects)
 
 
 def _read_place(place: str) -> tuple[str, str | None]:

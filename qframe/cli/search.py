@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from shlex import quote
 from typing import Annotated
 
 import typer
@@ -48,8 +49,8 @@ def search(
 ) -> None:
     """Finds messages by id, key, tag, header, error, state or body.
 
-    An id or a key is looked up; all else is looked for message by message, and a search that has
-    looked at enough says where to go on.
+    An id or a key is looked up; all else is looked for message by message, as is a key in a
+    stream, and a search that has looked at enough says where to go on.
     """
     check_states([] if state is None else [state], SEARCHED)
     with target.opened() as app:
@@ -62,7 +63,7 @@ def search(
         records = [record_as_json(record) for record in found.records]
         say_json(
             {"found": records, "looked": found.looked, "place": found.place,
-             "has_more": found.has_more}
+             "has_more": found.has_more, "unread": found.unread}
         )  # fmt: skip
         return
     if found.records:
@@ -81,6 +82,11 @@ def search(
         say("nothing found")
     if found.has_more:
         say(f"these are the first {len(found.records)}; look at more with --limit")
+    if found.unread:
+        say(
+            f"not looked at, since streams find a key only message by message: "
+            f"{', '.join(found.unread)}; search one: qframe search TOPIC --key {quote(key or '')}"
+        )
     if found.place is not None:
         say(f"looked at {counted(found.looked, 'message')}; go on: --from {found.place}")
 

@@ -63,6 +63,28 @@ def test_a_search_for_a_key_says_whether_it_leads_to_more_than_were_asked_for(
             assert (len(hits.records), hits.has_more) == (min(limit, 4), limit == 3), (key, limit)
 
 
+def test_a_key_of_all_topics_is_found_at_once_but_in_streams_which_are_named(bench: Bench) -> None:
+    kinds = ("stream", "ordered", "delay", "priority", "merge")
+    topics = sorted((bench.topic(kind, "g", slots=1) for kind in kinds), key=lambda one: one.name)
+    for topic in topics:
+        bench.publish(topic, 1, "k", id=f"k-{topic.kind}")
+    [stream] = [topic for topic in topics if not topic.has_subjects]
+    bench.publish(stream, 1, "rare", id="rare")
+
+    def found(topics: list[Topic], query: Query) -> tuple[list[str], bool, list[str]]:
+        hits = searched(bench.store, topics, query, place=None, limit=9, look=99)
+        assert hits.place is None
+        return sorted(one.id for one in hits.records), hits.looked > 0, hits.unread
+
+    indexed = sorted(f"k-{kind}" for kind in kinds[1:])
+    assert found(topics, Query(key="k")) == (indexed, False, [stream.name])
+    assert found(topics, Query(key="k", id="k-delay")) == (["k-delay"], False, [])
+    assert found(topics, Query(key="rare")) == (["rare"], True, [])
+    assert found([stream], Query(key="k")) == (["k-stream"], True, [])
+    topics.remove(stream)
+    assert found(topics, Query(key="k")) == (indexed, False, [])
+
+
 @pytest.mark.parametrize("kind", ["stream", "ordered", "delay"])
 def test_an_id_leads_to_what_is_due_and_to_the_dead(bench: Bench, kind: str) -> None:
     topic = bench.topic(kind, "g", "h", slots=4)

@@ -31,7 +31,7 @@ def facts(visit: Visit) -> dict[str, Any]:
     hits = _found(visit, wanted)
     return {
         **shown, "hits": hits.records, "looked": hits.looked, "place": hits.place,
-        "has_more": hits.has_more,
+        "has_more": hits.has_more, "unread": hits.unread,
     }  # fmt: skip
 
 

@@ -150,6 +150,25 @@ def test_search_finds_messages_by_what_they_have(shop: Program) -> None:
     assert "it has no value" in shop.refused("search", "--body", "n")
 
 
+def test_search_for_a_key_of_all_topics_names_the_streams_that_it_has_left_out(
+    tmp_path: Path,
+) -> None:
+    program = Program(tmp_path)
+    with program.app() as app:
+        for name, kind in (("a-log", "stream"), ("orders", "ordered")):
+            topic = app.declare(Topic(name, kind=kind, slots=1))
+            app.store.subscribe(topic, "g")
+            app.publish(topic, 1, key="ann's", id=f"of-{name}")
+    found = program.ok("search", "--key", "ann's")
+    assert "of-orders" in found.out
+    assert "of-a-log" not in found.out
+    assert "not looked at, since streams find a key only message by message: a-log" in found.out
+    assert """qframe search TOPIC --key 'ann'"'"'s'""" in found.out
+    assert program.ok("search", "--key", "ann's", "--json").json["unread"] == ["a-log"]
+    assert "of-a-log" in program.ok("search", "a-log", "--key", "ann's").out
+    assert "not looked at" not in program.ok("search", "orders", "--key", "ann's").out
+
+
 def test_a_message_that_is_nowhere_is_said_to_be(shop: Program) -> None:
     ran = shop.run("explain", "orders", "o-99")
     assert ran.out.startswith("absent in orders: topic orders has no such message")

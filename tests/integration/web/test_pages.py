@@ -349,6 +349,17 @@ def test_many_schedules_are_shown_page_by_page_and_found_by_the_beginning_of_the
         assert web.get("/schedules?prefix=no+name").status_code == 400
 
 
+def test_a_search_for_a_key_links_to_the_streams_that_it_has_left_out(app: QFrame) -> None:
+    web = browser(app)
+    page = web.get("/messages?q=key:customer-77").text
+    assert "Not looked at, since streams find a key only message by message: events" in text_of(
+        page
+    )
+    assert "/messages?q=topic%3Aevents+key%3Acustomer-77" in page
+    assert "That is all" not in page
+    assert "Not looked at" not in web.get("/messages?q=topic:orders+key:customer-77").text
+
+
 def test_a_page_whose_look_is_dear_is_not_looked_at_again_by_itself(app: QFrame) -> None:
     web = browser(app)
     for address, is_live in (
