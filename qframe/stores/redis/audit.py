@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable, Iterator
-from typing import Any, Final
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
@@ -51,6 +51,14 @@ _OF_GROUP: Final = {
     "named": "zset", "keyed": "zset", "history": "hash", "ended": "zset",
 }  # fmt: skip
 _UNREADABLE: Final = (StoreDamaged, struct.error, ValueError, TypeError, IndexError)
+
+
+class _Letter(NamedTuple):
+    """The facts of a dead letter that are compared."""
+
+    id: str
+    key: str | None
+    is_malformed: bool
 
 
 def verify(redis: Redis, keys: SlotKeys, now: str) -> list[Fault]:
@@ -192,8 +200,7 @@ def _offsets_of(
     redis: Redis, keys: SlotKeys, group: str, slot: int, has_backlog: bool
 ) -> Iterator[tuple[bytes, list[int]]]:
     """The offsets of the messages of each subject of a stream."""
-    bodies = pairs(redis, keys.key(slot, "body", group), "HSCAN")
-    for subject, value in bodies.items():
+    for subject, value in scanned(redis, keys.key(slot, "body", group), "HSCAN"):
         behind = []
         if has_backlog:
             key = keys.key(slot, "behind:", group) + subject
@@ -202,7 +209,7 @@ def _offsets_of(
 
 
 def _later(redis: Redis, keys: SlotKeys, one: Stats, where: str) -> Iterator[Fault]:
-    for member in pairs(redis, keys.key(one.slot, "later"), "ZSCAN"):
+    for member, _ in scanned(redis, keys.key(one.slot, "later"), "ZSCAN"):
         _, message = delayed(member, one.slot)
         if isinstance(message, Malformed):
             place = f"{where} later"
@@ -222,17 +229,20 @@ def _subjects(redis: Redis, keys: SlotKeys, one: Stats, where: str) -> Iterator[
 
     is_ordered = keys.topic.kind in BACKLOGGED
     before = counts_of(redis, keys, group, slot) if is_ordered else None
-    bodies = pairs(redis, key("body"), "HSCAN")
-    states = pairs(redis, key("tries"), "HSCAN")
-    rounds = pairs(redis, key("next"), "HSCAN")
-    for subject, value in bodies.items():
+    heads: dict[bytes, bytes] = {}
+    for subject, value in scanned(redis, key("body"), "HSCAN"):
+        heads[subject] = value[: META.size]
         message = letter_of(value, slot).envelope
         if isinstance(message, Malformed):
             yield wrong(subject, message.error, faults.UNREADABLE)
-    lengths = lengths_of(redis, keys, group, slot, list(bodies)) if is_ordered else {}
-    standing: dict[bytes, list[str]] = {subject: [] for subject in bodies}
-    suspects: dict[bytes, bytes] = dict.fromkeys(set(states) - set(bodies), b"")
-    suspects |= dict.fromkeys(set(rounds) - set(bodies), b"")
+    states = {
+        subject: state_of(value)._replace(error=None, traceback=None)
+        for subject, value in scanned(redis, key("tries"), "HSCAN")
+    }
+    rounds = {subject for subject, _ in scanned(redis, key("next"), "HSCAN")}
+    lengths = lengths_of(redis, keys, group, slot, list(heads)) if is_ordered else {}
+    standing: dict[bytes, list[str]] = {subject: [] for subject in heads}
+    suspects: dict[bytes, bytes] = dict.fromkeys((states.keys() | rounds) - heads.keys(), b"")
     for name in PLACES:
         for member in pairs(redis, key(name), "ZSCAN"):
             subject = member[TICKET.size :] if name == "todo" else member
@@ -240,11 +250,11 @@ def _subjects(redis: Redis, keys: SlotKeys, one: Stats, where: str) -> Iterator[
                 suspects.setdefault(subject, member if name == "todo" else b"")
                 continue
             standing[subject].append(name)
-            due, seq, _, _ = META.unpack_from(bodies[subject])
+            due, seq, _, _ = META.unpack_from(heads[subject])
             if name == "todo" and TICKET.unpack_from(member) != (due, seq):
                 suspects[subject] = member
     for subject, places in standing.items():
-        state = state_of(states.get(subject))
+        state = states.get(subject, Attempts())
         behind = lengths.get(subject, 0) if is_ordered else int(subject in rounds)
         if list(_faults_of(places, state, behind, is_ordered=is_ordered)):
             suspects.setdefault(subject, b"")
@@ -256,7 +266,7 @@ def _subjects(redis: Redis, keys: SlotKeys, one: Stats, where: str) -> Iterator[
     after = counts_of(redis, keys, group, slot) if is_ordered else None
     if after is not None and after == before:
         behind = sum(lengths.values())
-        there = len(bodies) + behind + after.held
+        there = len(heads) + behind + after.held
         if keys.topic.kind is Kind.STREAM:
             if missing := after.behind - behind:
                 what = f"{after.behind} messages are counted behind heads, {behind} exist"
@@ -270,32 +280,28 @@ def _dead(redis: Redis, keys: SlotKeys, one: Stats, where: str) -> Iterator[Faul
     """Each dead letter has a record, and a place among the dead."""
     group, slot = one.group, one.slot
     places = pairs(redis, keys.key(slot, "dead", group), "ZSCAN")
-    records = pairs(redis, keys.key(slot, "graves", group), "HSCAN")
-    numbers = {NUMBER.unpack(member)[0] for member in places}
-    recorded = {NUMBER.unpack(member)[0] for member in records}
-    for seq in sorted(numbers ^ recorded):
-        what = "it has no record"
-        if seq in recorded:
-            what = "it has a record, and is not among the dead"
-        yield Fault(f"{where} dead letter {seq}", what, group, slot, Part.DEAD, seq)
-    for member, value in records.items():
+    letters: dict[bytes, _Letter] = {}
+    for member, value in scanned(redis, keys.key(slot, "graves", group), "HSCAN"):
         ended = delivery_of_dead(value, slot, NUMBER.unpack(member)[0])
+        letters[member] = _Letter(ended.id, ended.key, isinstance(ended, Malformed))
         if isinstance(ended, Malformed):
             place = f"{where} dead letter {ended.id}"
             left = "retry it or drop it"
             yield Fault(place, ended.error, group, slot, left=left)
-    yield from _leads(redis, keys, one, where, records)
+    for member in sorted(places.keys() ^ letters.keys()):
+        what = "it has no record"
+        if member in letters:
+            what = "it has a record, and is not among the dead"
+        [seq] = NUMBER.unpack(member)
+        yield Fault(f"{where} dead letter {seq}", what, group, slot, Part.DEAD, seq)
+    yield from _leads(redis, keys, one, where, letters)
 
 
 def _leads(
-    redis: Redis, keys: SlotKeys, one: Stats, where: str, records: dict[bytes, bytes]
+    redis: Redis, keys: SlotKeys, one: Stats, where: str, letters: Mapping[bytes, _Letter]
 ) -> Iterator[Fault]:
     """Each dead letter has its leads, and each lead its letter."""
     group, slot = one.group, one.slot
-    letters = {
-        member: delivery_of_dead(value, slot, NUMBER.unpack(member)[0])
-        for member, value in records.items()
-    }
     for by in By:
         due: set[bytes] = set()
         unread: set[bytes] = set()
@@ -303,7 +309,7 @@ def _leads(
         named = {lead[-NUMBER.size :] for lead in leads}
         for member, letter in letters.items():
             text = letter.id if by is By.ID else letter.key
-            if isinstance(letter, Malformed) and (by is By.KEY or place_of(letter.id) is not None):
+            if letter.is_malformed and (by is By.KEY or place_of(letter.id) is not None):
                 # Of what cannot be read the script may have taken some bytes for a text.
                 unread.add(member)
                 text = "" if by is By.ID and member not in named else None
@@ -370,10 +376,11 @@ def lengths_of(
 
 def pairs(redis: Redis, key: bytes, scan: str) -> dict[bytes, bytes]:
     """All fields of a hash, or members of a sorted set, in pages."""
-    return dict(_scanned(redis, key, scan))
+    return dict(scanned(redis, key, scan))
 
 
-def _scanned(redis: Redis, key: bytes, scan: str) -> Iterator[tuple[bytes, bytes]]:
+def scanned(redis: Redis, key: bytes, scan: str) -> Iterator[tuple[bytes, bytes]]:
+    """As `pairs`, a page at a time; Redis may tell of one twice."""
     at: bytes | int = 0
     while True:
         at, page = redis.ask(key, scan, at, "COUNT", PAGE)

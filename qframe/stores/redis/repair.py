@@ -21,6 +21,7 @@ from qframe.stores.redis.audit import (
     lengths_of,
     missing_of,
     pairs,
+    scanned,
     verify,
 )
 from qframe.stores.redis.counts import SlotCounts, counts_of, cursor_of, stats_of
@@ -144,15 +145,17 @@ def _there(
     def key(name: str) -> bytes:
         return keys.key(slot, name, group)
 
-    bodies = list(pairs(redis, key("body"), "HSCAN"))
-    lengths = lengths_of(redis, keys, group, slot, bodies)
+    heads = list({subject for subject, _ in scanned(redis, key("body"), "HSCAN")})
+    lengths = lengths_of(redis, keys, group, slot, heads)
     waiting = {each for name in PLACES[:2] for each in pairs(redis, key(name), "ZSCAN")}
-    states = pairs(redis, key("tries"), "HSCAN")
+    given = {
+        subject: state_of(value).given for subject, value in scanned(redis, key("tries"), "HSCAN")
+    }
     doing = pairs(redis, key("doing"), "ZSCAN")
     parked = sum(lengths.get(each, 0) for each in waiting)
-    running = sum(state_of(states.get(each)).given for each in doing)
+    running = sum(given.get(each, 0) for each in doing)
     behind = sum(lengths.values())
     differ = {"parked": parked - counts.parked, "running": running - counts.running}
     if keys.topic.kind is Kind.STREAM:
         differ["behind"] = behind - counts.behind
-    return len(bodies) + behind + counts.held, differ
+    return len(heads) + behind + counts.held, differ

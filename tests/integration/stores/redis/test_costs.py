@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+import tracemalloc
 from collections.abc import Callable, Iterable, Iterator
+from itertools import count, islice
 from typing import Any
 
 import pytest
@@ -12,6 +14,7 @@ from script_heads import head_of, sections, text_of
 from servers import RedisServer
 
 from qframe.outcomes import Verdict
+from qframe.stores.redis import audit
 from qframe.stores.redis.store import RedisStore
 from qframe.stores.types import Entry, PullRequest
 from qframe.topic import Topic
@@ -468,3 +471,29 @@ def test_a_peek_costs_what_it_shows_though_thousands_wait(
 
     assert peek() == ["k1999", "k1998", "k1997"]
     assert sent(server, peek) < 30_000
+
+
+@pytest.mark.parametrize("kind", ["stream", "ordered", "delay"])
+def test_an_audit_holds_no_more_than_a_page_of_bodies_and_errors(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    monkeypatch.setattr(audit, "PAGE", 10)
+    topic, long = bench.topic(kind, "g"), "x" * 10_000
+    keys = map(str, count())
+
+    def publish(**options: Any) -> None:
+        for key in islice(keys, 100):
+            bench.publish(topic, long, key, **options)
+
+    publish()
+    bench.kill(topic, *bench.got(topic), error=long)
+    publish()
+    bench.retry(topic, *bench.got(topic), error=long, delay_ms=3_600_000)
+    publish(delay_ms=3_600_000)
+    bench.store.verify(topic)
+    tracemalloc.start()
+    try:
+        assert bench.store.verify(topic) == []
+        assert tracemalloc.get_traced_memory()[1] < 800_000
+    finally:
+        tracemalloc.stop()
