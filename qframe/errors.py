@@ -366,11 +366,8 @@ class NotProcessed(QFrameError):
 class ConsumerExists(BadInput):
     """Raised when a (topic, group) is registered twice in one app."""
 
-    def __init__(self, topic: str, group: str, first: str) -> None:
-        super().__init__(
-            "consumer", f"{topic}/{group}", f"{first} is registered for it already",
-            "use another group, and both see every message; in a notebook, make the QFrame anew",
-        )  # fmt: skip
+    def __init__(self, topic: str, group: str, why: str, remedy: str) -> None:
+        super().__init__("consumer", f"{topic}/{group}", why, remedy)
 
 
 class NeverIdle(QFrameError):

@@ -13,7 +13,7 @@ from qframe.app.pull import Pull, PullKeywords
 from qframe.app.registry import REGISTRY
 from qframe.clock import SYSTEM_CLOCK
 from qframe.coordination.base import Coordinator
-from qframe.errors import BadOption, ConsumerExists
+from qframe.errors import BadOption
 from qframe.events import Events
 from qframe.hooks import Middleware, middleware_given
 from qframe.idempotency.base import Checker
@@ -22,7 +22,7 @@ from qframe.options.settings import AppKeywords, Settings
 from qframe.outbox.open import check_relayed
 from qframe.producing.buffered import CAPACITY, BufferedProducer
 from qframe.producing.producer import Producer
-from qframe.runtime.handler.binding import bind, bind_batch, name_of
+from qframe.runtime.handler.binding import bind, bind_batch
 from qframe.runtime.handler.spec import ConsumerSpec
 from qframe.runtime.process.health import Health
 from qframe.schedules.checked import (
@@ -120,7 +120,7 @@ class QFrame(PublishMethods):
             with self.parts.guard:
                 for other in self.consumers:
                     if (other.topic_name, other.group) == (consumer.topic_name, group):
-                        raise ConsumerExists(other.topic_name, group, name_of(other.function))
+                        raise consumer.refused_beside(other)
                 self.consumers.append(consumer)
                 self.parts.forget_topics()  # the next publish subscribes the new group first
             return function

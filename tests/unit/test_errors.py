@@ -172,10 +172,10 @@ def test_a_long_value_is_cut_in_the_message_and_kept_as_an_attribute(
         (Forgotten("m-1"), (), {"message_id": "m-1"}, ("m-1", "message.ack()")),
         (WorkerLost("m-1"), (), {"message_id": "m-1"}, ("m-1", "look for what ends workers")),
         (
-            ConsumerExists("t", "g", "app.on_flight"),
+            ConsumerExists("t", "g", "it is there", "take another"),
             (BadInput,),
             {"value": "t/g"},
-            ("'t/g'", "app.on_flight", "another group"),
+            ("consumer 't/g': it is there; take another",),
         ),
         (
             WorkerFailed("flusher", OSError("gone")),

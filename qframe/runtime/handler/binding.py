@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import functools
 import inspect
+import sys
 import typing
 from collections.abc import Callable
+from pathlib import Path
 from typing import Annotated, Any
 
 import msgspec
@@ -148,6 +150,22 @@ def name_of(function: Callable[..., Any]) -> str:
     inner = _inner(function)
     name = getattr(inner, "__qualname__", type(inner).__name__)
     return f"{getattr(inner, '__module__', '?')}.{name}"
+
+
+def module_run_twice(function: Callable[..., Any], other: Callable[..., Any]) -> str | None:
+    """The module that runs as `__main__` too, if these are one function of its file."""
+    (module, place), (other_module, other_place) = _place_of(function), _place_of(other)
+    modules = {module, other_module} - {"__main__"}
+    is_one = module != other_module and place == other_place is not None
+    return modules.pop() if is_one and len(modules) == 1 else None
+
+
+def _place_of(function: Callable[..., Any]) -> tuple[str, tuple[Path, str] | None]:
+    """A function's module, and its file and name there, where there is a file."""
+    module = str(getattr(_inner(function), "__module__", None))
+    file = getattr(sys.modules.get(module), "__file__", None)
+    name = name_of(function).removeprefix(f"{module}.")
+    return module, None if file is None else (Path(file).resolve(), name)
 
 
 def _checked(function: Callable[..., Any]) -> str:

@@ -8,13 +8,13 @@ from typing import Any, Final
 
 import msgspec
 
-from qframe.errors import BadOption
+from qframe.errors import BadOption, ConsumerExists
 from qframe.hooks import Middleware, is_async
 from qframe.message import Delivery
 from qframe.options.consumer import ConsumerOptions, checked_threads
 from qframe.outcomes import Settled
 from qframe.runtime.demand import Demand
-from qframe.runtime.handler.binding import BatchHandler, Handler, name_of
+from qframe.runtime.handler.binding import BatchHandler, Handler, module_run_twice, name_of
 from qframe.topic import Topic, broadcast_group, legal_name
 
 OnSettled = Callable[[Sequence[Delivery], Sequence[Settled]], None]
@@ -78,6 +78,17 @@ class ConsumerSpec(msgspec.Struct, frozen=True):
     def topic_name(self) -> str:
         """The name of its topic."""
         return self.topic.name if isinstance(self.topic, Topic) else self.topic
+
+    def refused_beside(self, other: ConsumerSpec) -> ConsumerExists:
+        """The error of a consumer that is registered after another one of its topic and group."""
+        why = f"{name_of(other.function)} is registered for it already"
+        remedy = (
+            "use another group, and both see every message; in a notebook, make the QFrame anew"
+        )
+        if module := module_run_twice(self.function, other.function):
+            why = f"its file runs twice, as __main__ and as {module}, which is imported too"
+            remedy = f"run qframe worker {module}, or call run() in a module that nobody imports"
+        return ConsumerExists(self.topic_name, self.group, why, remedy)
 
     def group_of(self, instance: str) -> str:
         """The group under which the store knows it in a worker of this instance."""

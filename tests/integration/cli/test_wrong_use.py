@@ -250,3 +250,30 @@ def test_a_program_that_its_handlers_import_is_told_to_keep_its_app_elsewhere(
     assert ran.code == 1
     assert "none is registered with this app" in ran.err
     assert "keep the app in a module of its own" in ran.err
+
+
+@pytest.mark.parametrize("imports_first", [True, False])
+def test_a_module_of_handlers_that_runs_twice_is_told_how_to_run_once(
+    program: Program, imports_first: bool
+) -> None:
+    """Its package imports it before it runs, or it imports its own package when it has begun."""
+    declared = (
+        "@consumer('orders', group='billing')\ndef bill(order: int) -> None: ...\n",
+        "import shop.all\n",
+    )
+    begin = "from qframe import consumer, default_app\n\n"
+    end = "\nif __name__ == '__main__':\n    default_app().run(burst=True)\n"
+    (program.directory / "shop").mkdir()
+    program.write("shop/__init__.py", "from . import handlers\n" if imports_first else "")
+    program.write("shop/all.py", "from . import handlers\n")
+    program.write(
+        "shop/handlers.py", begin + (declared[0] if imports_first else "".join(declared)) + end
+    )
+    ran = program.run(module="shop.handlers")
+    assert ran.code == 1
+    assert "its file runs twice, as __main__ and as shop.handlers, which is imported too" in ran.err
+    assert (
+        "run qframe worker shop.handlers, or call run() in a module that nobody imports" in ran.err
+    )
+    program.ok("topics", "declare", "orders")
+    program.ok("worker", "shop.handlers", "--burst")
