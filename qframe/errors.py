@@ -7,6 +7,8 @@ from contextlib import suppress
 from difflib import get_close_matches
 from typing import Any
 
+from qframe.open_files import remedy_for
+
 
 class QFrameError(Exception):
     """Root of all errors of qframe."""
@@ -163,7 +165,7 @@ class StoreUnavailable(QFrameError):
     _remedy = "check that it runs, and its URL"
 
     def __init__(self, store: str, why: str, *, what: str = "", remedy: str = "") -> None:
-        self.store, self.why, self.remedy = store, why, remedy or self._remedy
+        self.store, self.why, self.remedy = store, why, remedy or remedy_for(why, self._remedy)
         super().__init__(f"store {store} {what or self._what}: {why}; {self.remedy}")
 
 
@@ -171,7 +173,7 @@ class CoordinatorUnavailable(QFrameError):
     """Raised when the coordinator cannot be reached, or refuses the user of its URL."""
 
     def __init__(self, coordinator: str, why: str) -> None:
-        remedy = "check that it runs, and its URL"
+        remedy = remedy_for(why, "check that it runs, and its URL")
         super().__init__(f"coordinator {coordinator} cannot be reached: {why}; {remedy}")
         self.coordinator = coordinator
 
@@ -385,7 +387,7 @@ class WorkerFailed(QFrameError):
     """Raised when a part of a worker has died and the worker must be started anew."""
 
     def __init__(self, part: str, cause: BaseException | str) -> None:
-        super().__init__(f"{part} failed: {cause}; start the worker again")
+        super().__init__(f"{part} failed: {cause}; {remedy_for(cause, 'start the worker again')}")
         self.part = part
 
 

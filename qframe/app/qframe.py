@@ -13,7 +13,7 @@ from qframe.app.pull import Pull, PullKeywords
 from qframe.app.registry import REGISTRY
 from qframe.clock import SYSTEM_CLOCK
 from qframe.coordination.base import Coordinator
-from qframe.errors import BadOption
+from qframe.errors import BadOption, WorkerFailed
 from qframe.events import Events
 from qframe.hooks import Middleware, middleware_given
 from qframe.idempotency.base import Checker
@@ -271,15 +271,18 @@ class QFrame(PublishMethods):
                 "use @app.consumer, app.relay or @app.cron, and import the modules that do; keep "
                 "the app in a module of its own: a program that they import is loaded twice",
             )  # fmt: skip
-        worker = self.parts.worker()
-        if self._is_stop_asked:  # before its thread began, or while the store was opened
-            worker.stop()
-        end_log = log_unless_heard(self.events, self.settings)
         try:
-            worker.run(burst=burst, drain=drain)
-        finally:
-            end_log()
-            self.parts.worker_ended()
+            worker = self.parts.worker()
+            if self._is_stop_asked:  # before its thread began, or while the store was opened
+                worker.stop()
+            end_log = log_unless_heard(self.events, self.settings)
+            try:
+                worker.run(burst=burst, drain=drain)
+            finally:
+                end_log()
+                self.parts.worker_ended()
+        except OSError as error:  # such as that of too many open files
+            raise WorkerFailed("worker", error) from error
 
     def trace(self, tracing: Tracing) -> None:
         """Makes spans from now on; called before `run`, by `opentelemetry-instrument` for you.

@@ -43,6 +43,7 @@ from qframe.cli.topics import groups, topics
 from qframe.cli.tune import tune
 from qframe.cli.worker import worker
 from qframe.errors import QFrameError
+from qframe.open_files import raise_limit, remedy_for
 
 _UNWRITABLE: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 
@@ -111,6 +112,7 @@ def root(
 def main() -> None:
     """Runs the command; a typed error is one line and exit code 1, or 2 for wrong usage."""
     _make_writable()
+    raise_limit()
     try:
         try:
             cli(prog_name="qframe")
@@ -120,6 +122,9 @@ def main() -> None:
         say_error(str(error))
         sys.exit(2 if isinstance(error, BadCommand) else 1)
     except OSError as error:
+        if error.errno == errno.EMFILE:
+            say_error(f"{error}; {remedy_for(error, '')}")
+            sys.exit(1)
         if error.errno not in (errno.EPIPE, *_UNWRITABLE):
             raise
         # Python flushes once more at its end, and would say the same in its own words.

@@ -20,6 +20,7 @@ from qframe.drivers.file_changes import FileChanges
 from qframe.drivers.sql_backend import PREFIX, Backend, shown_of, yes_or_no
 from qframe.errors import BadUrl, SchemaMismatch, StoreFull, StoreUnavailable
 from qframe.forks import Forks
+from qframe.open_files import lack_of_files
 
 BUSY_TIMEOUT_MS: Final = 30_000
 # Queues are written all over their tables: with SQLite's own 2 MB of cache, and a checkpoint every
@@ -27,6 +28,7 @@ BUSY_TIMEOUT_MS: Final = 30_000
 CACHE_KIB: Final = 32_768
 CHECKPOINT_PAGES: Final = 4000
 _AGAIN_MS: Final = 20
+_FILES_AT_MOST: Final = 3  # of a connection: the database, its -wal and its -shm
 _FILE: Final = "qframe.file"
 SYNCHRONOUS: Final = ("full", "normal")
 # There is no server that might be away.
@@ -177,6 +179,8 @@ class Sqlite(Backend):
         if isinstance(error, sqlite3.DatabaseError) and "not a database" in text:
             return BadUrl("store", self.shown, "the file is not a database", "name another file")
         if "unable to open" in text:
+            if why := lack_of_files(_FILES_AT_MOST):
+                return StoreUnavailable(self.shown, why)
             return BadUrl(
                 "store", self.shown, "the file cannot be opened",
                 "let this user write its directory, and the files beside it (-wal, -shm)",

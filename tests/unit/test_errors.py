@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import inspect
+import os
 from typing import Any
 
 import pytest
@@ -182,6 +184,24 @@ def test_a_long_value_is_cut_in_the_message_and_kept_as_an_attribute(
             (),
             {"part": "flusher"},
             ("flusher failed: gone", "start the worker again"),
+        ),
+        (
+            WorkerFailed("owner", OSError(errno.EMFILE, os.strerror(errno.EMFILE))),
+            (),
+            {"part": "owner"},
+            ("owner failed: [Errno 24] Too many open files", "raise that limit (ulimit -n"),
+        ),
+        (
+            WorkerFailed("owner", OSError(errno.ENFILE, os.strerror(errno.ENFILE))),
+            (),
+            {},
+            ("Too many open files in system; start the worker again",),
+        ),
+        (
+            StoreUnavailable("redis://h", "Error 24 connecting to h:1. Too many open files."),
+            (),
+            {},
+            ("redis://h cannot be reached: Error 24", "run fewer consumers in a process"),
         ),
         (BadTopic("slots", 3, "why", "use 16"), (BadInput,), {"what": "slots"}, ("slots 3",)),
     ],
