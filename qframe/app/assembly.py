@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -184,15 +185,14 @@ class Assembly(msgspec.Struct, frozen=True, kw_only=True):
         Raises:
             BadOption: if an option has no meaning for the topic.
         """
-        options, group = spec.options, spec.group_of(self.settings.instance)
-        check_topic(options, topic)
+        group = spec.group_of(self.settings.instance)
+        check_topic(spec.options, topic)
         meter = None if self.meters is None else self.meters.of(topic.name, group)
         if meter is not None:
             spec = measured(spec, meter)
-        if self.tracing is not None and not spec.is_pulled:
-            spec = msgspec.structs.replace(spec, handler=self.tracing.around_handler(
-                spec.handler, topic=topic.name, group=group, is_async=spec.is_async
-            ))  # fmt: skip
+        if self.tracing is not None:
+            spec = traced(spec, self.tracing, topic.name, group)
+        options = spec.options
         checker = self.checker(spec, event_loop)
         scope = Scope(self.settings.namespace, topic.name, group)
         made = Consumer(
@@ -253,6 +253,18 @@ def _telling(make_settler: SettlerMaker, on_settled: OnSettled | None) -> Settle
         return make_settler(context, sender, on_leaked)
 
     return make_settler if on_settled is None else make
+
+
+def traced(consumer: ConsumerSpec, tracing: Tracing, topic: str, group: str) -> ConsumerSpec:
+    """A consumer with a span around each call of its handler, if it has one, and its `on_dead`."""
+    on_dead = tracing.around_on_dead(consumer.options.on_dead, topic=topic, group=group)
+    options = replace(consumer.options, on_dead=on_dead)
+    handler = consumer.handler
+    if not consumer.is_pulled:
+        handler = tracing.around_handler(
+            handler, topic=topic, group=group, is_async=consumer.is_async
+        )
+    return msgspec.structs.replace(consumer, handler=handler, options=options)
 
 
 def measured(consumer: ConsumerSpec, meter: ConsumerMeter) -> ConsumerSpec:

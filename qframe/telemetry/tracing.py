@@ -4,6 +4,7 @@ The names are those of OpenTelemetry's conventions for messaging (in development
 
     publish <topic>  PRODUCER  a call that publishes one message or many
     process <topic>  CONSUMER  a call of a handler, with one message or a batch
+    on_dead <topic>  CONSUMER  a call of `on_dead`
     ack <topic>, settle <topic>  CLIENT  a call that settles messages
 
 A message carries the context of its publishing in the headers that the propagators write
@@ -14,7 +15,8 @@ of one call share its context: there is no span for each.
 
 The span of a handler has a link to the context of each of its messages. With `parent=True` that of
 a single message is its child instead, and a message is one trace from end to end. A handler runs in
-the context of its message, with its baggage, and in nothing of the thread that calls it.
+the context of its message, with its baggage, and in nothing of the thread that calls it. So does
+an `on_dead`, with a span of its own.
 
 qframe's own topics, such as that of its schedules, have no spans. Without an SDK the spans are
 none. The API is loaded with this module.
@@ -30,6 +32,7 @@ from qframe.errors import TopicFull
 from qframe.extras import needed
 from qframe.hooks import check_result
 from qframe.message import Delivery, Message
+from qframe.options.consumer import OnDead
 from qframe.outcomes import Moved, Outcome, Settled
 from qframe.stores.base import Store
 from qframe.stores.types import Entry, Settlement
@@ -105,8 +108,21 @@ class Tracing:
 
         return acall if is_async else call
 
-    def _process(self, topic: str, group: str, given: Message | list[Message]) -> Any:
-        facts = _facts(topic, "process", "process") | {"messaging.consumer.group.name": group}
+    def around_on_dead(self, on_dead: OnDead | None, *, topic: str, group: str) -> OnDead | None:
+        """An `on_dead` with a span around each call, of the same context as the handler's."""
+        if on_dead is None or self.is_idle:
+            return on_dead
+
+        def call(message: Message, error: BaseException) -> None:
+            with self._process(topic, group, message, name="on_dead"):
+                check_result(on_dead(message, error))
+
+        return call
+
+    def _process(
+        self, topic: str, group: str, given: Message | list[Message], *, name: str = "process"
+    ) -> Any:
+        facts = _facts(topic, name, "process") | {"messaging.consumer.group.name": group}
         at = Context()
         if isinstance(given, list):
             facts["messaging.batch.message_count"] = len(given)
@@ -122,7 +138,7 @@ class Tracing:
                 at = trace.set_span_in_context(trace.INVALID_SPAN, at)
         return _Failing(
             self._tracer.start_as_current_span(
-                f"process {topic}", kind=SpanKind.CONSUMER, attributes=facts, links=links
+                f"{name} {topic}", kind=SpanKind.CONSUMER, attributes=facts, links=links
             ),
             at,
         )

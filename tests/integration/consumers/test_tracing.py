@@ -21,7 +21,18 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from opentelemetry.trace import NonRecordingSpan, SpanContext, SpanKind, StatusCode, TraceFlags
 from sqlalchemy import create_engine
 
-from qframe import Backoff, Batch, Flusher, Message, Outbox, Outgoing, QFrame, Topic, TopicFull
+from qframe import (
+    Backoff,
+    Batch,
+    Flusher,
+    Message,
+    Outbox,
+    Outgoing,
+    QFrame,
+    Reject,
+    Topic,
+    TopicFull,
+)
 from qframe.app.instrumentor import QFrameInstrumentor
 from qframe.app.registry import REGISTRY
 from qframe.telemetry.tracing import Tracing
@@ -245,6 +256,53 @@ def test_a_handler_has_the_baggage_of_its_message(
     app.run(burst=True)
     assert sorted(map(len, seen)) == [0, 0, 1, 1]
     assert seen.count({"tenant": "acme"}) == 2
+
+
+@pytest.mark.parametrize("parent", [True, False])
+@pytest.mark.parametrize("of", ["plain", "async", "batch", "pull"])
+def test_on_dead_has_the_context_of_its_message(
+    app: QFrame, recorded: Recorded, parent: bool, of: str
+) -> None:
+    app.trace(Tracing(recorded.provider, parent=parent))
+    held: list[Any] = []
+
+    def note(message: Message, error: BaseException) -> None:
+        held.append((message.body, type(error), baggage.get_baggage("customer")))
+        recorded.tracer.start_span("note").end()
+        raise OSError
+
+    def plain(message: Message) -> None:
+        raise Reject("no")
+
+    async def in_loop(message: Message) -> None:
+        raise Reject("no")
+
+    def in_batch(messages: list[Message]) -> None:
+        raise Reject("no")
+
+    handlers: dict[str, Any] = {"plain": plain, "async": in_loop, "batch": in_batch}
+    batch = Batch(2, within=0.01) if of == "batch" else None
+    if of != "pull":
+        app.consumer(TOPIC, "billing", on_dead=note, batch=batch)(handlers[of])
+    with recorded.tracer.start_as_current_span("request") as request:
+        token = context.attach(baggage.set_baggage("customer", "c-7"))
+        app.publish(TOPIC, 1)
+        context.detach(token)
+    if of == "pull":
+        with app.pull(TOPIC, "billing", on_dead=note) as pull:
+            next(iter(pull)).ack(error=Reject("no"))
+    else:
+        app.run(burst=True)
+    assert held == [(1, Reject, "c-7")]
+    [on_dead], [note_span] = recorded.spans("on_dead orders"), recorded.spans("note")
+    [publish] = recorded.spans("publish orders")
+    assert is_linked(on_dead, publish)
+    assert (on_dead.attributes or {})["messaging.operation.name"] == "on_dead"
+    assert (on_dead.attributes or {})["error.type"] == "OSError"
+    assert (on_dead.parent is not None) is parent
+    assert note_span.parent is not None
+    assert note_span.parent.span_id == on_dead.context.span_id
+    assert (note_span.context.trace_id == request.get_span_context().trace_id) is parent
 
 
 @pytest.mark.parametrize("parent", [False, True])
