@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from socket import gaierror
 from typing import Final
 
 from redis.exceptions import (
@@ -48,7 +49,24 @@ def refusal_of(error: BaseException) -> Mapping[str, str]:
     for begins, remedy in _REMEDIES.items():
         if text.startswith(begins):
             return {"what": "refuses writes", "remedy": remedy}
+    if isinstance(error.__context__, gaierror):
+        return {"remedy": "correct the host's name in the URL, or the DNS of this machine"}
     return meaning_of(text)
+
+
+def _of_sentinels(shown: str, error: MasterNotFoundError) -> BaseException:
+    """The meaning of Sentinels that name no primary; the errors of some may be the cause."""
+    group = error.__cause__
+    faults = group.exceptions if isinstance(group, ExceptionGroup) else ()
+    if any(isinstance(fault, AuthenticationError) for fault in faults):
+        return BadUrl(
+            "store", shown, "a Sentinel refuses the name or password",
+            "add ?sentinel_password=…, and &sentinel_username=… where it needs one",
+        )  # fmt: skip
+    last = {type(fault.__context__): fault for fault in faults}  # of each kind
+    why = ": ".join([str(error), *map(str, last.values())])
+    refusals = filter(None, map(refusal_of, last.values()))
+    return StoreUnavailable(shown, why, **next(refusals, {}))
 
 
 def translated(shown: str, error: BaseException) -> BaseException:
@@ -70,13 +88,8 @@ def translated(shown: str, error: BaseException) -> BaseException:
             "store", shown, f"its user lacks a permission ({error})",
             "grant it; docs/wire.md lists what each role needs",
         )  # fmt: skip
-    if isinstance(error, MasterNotFoundError):  # its text shows our objects
-        if AuthenticationError.__name__ in str(error):
-            return BadUrl(
-                "store", shown, "a Sentinel refuses the name or password",
-                "add ?sentinel_password=…, and &sentinel_username=… where it needs one",
-            )  # fmt: skip
-        return StoreUnavailable(shown, "no Sentinel names a primary for it")
+    if isinstance(error, MasterNotFoundError):
+        return _of_sentinels(shown, error)
     if isinstance(error, InvalidResponse):
         return BadUrl(
             "store", shown, f"the server there is not Redis ({error})", "check its host and port"

@@ -13,7 +13,7 @@ from redis.connection import URL_QUERY_ARGUMENT_PARSERS
 from redis.driver_info import DriverInfo
 from redis.exceptions import AskError
 from redis.retry import Retry
-from redis.sentinel import Sentinel
+from redis.sentinel import MasterNotFoundError, Sentinel
 
 from qframe.drivers.redis_connections import Node
 from qframe.drivers.tls import FILES, fault_of
@@ -56,6 +56,28 @@ class RedisServers(Protocol):
 
     def close(self) -> None:
         """Closes all connections."""
+
+
+class Sentinels(Sentinel):
+    """Sentinels that say why they could not be asked; redis-py has it in a text alone."""
+
+    def discover_master(self, service_name: str) -> tuple[str, int]:
+        """The primary's address; a group of the errors is the cause where none names it."""
+        faults: list[Exception] = []
+        base: Sentinel = self
+        sentinels: list[Any] = base.sentinels
+        for number, sentinel in enumerate(sentinels):
+            try:
+                state = sentinel.sentinel_masters().get(service_name)
+            except (client.ConnectionError, client.TimeoutError) as error:
+                faults.append(error)
+                continue
+            if state and base.check_master_state(state, service_name):
+                sentinels[0], sentinels[number] = sentinel, sentinels[0]  # it is asked first now
+                return state["ip"], state["port"]
+        is_one_asked = len(faults) < len(sentinels)
+        why = "no Sentinel names a primary for it" if is_one_asked else "no Sentinel can be asked"
+        raise MasterNotFoundError(why) from ExceptionGroup(why, faults) if faults else None
 
 
 class _One:
@@ -212,7 +234,8 @@ def servers_of(url: str) -> tuple[RedisServers, str]:
                 name.removeprefix(OF_SENTINELS): value
                 for name, value in options.items() if name.startswith("s")
             }  # fmt: skip
-            sentinel = Sentinel(places, sentinel_kwargs={**own, "protocol": 2})
+            made: type[Sentinel] = Sentinels
+            sentinel = made(places, sentinel_kwargs={**own, "protocol": 2})
             of_primary = {
                 name: value for name, value in options.items() if not name.startswith(OF_SENTINELS)
             }

@@ -242,3 +242,24 @@ def test_a_delay_counts_by_the_servers_clock_whatever_the_clients_is(
         assert set(serving.bodies) == {"soon", "at once", "moment"}
         assert sum(one.waiting for one in serving.app.store.stats(topic, "g")) == 2
         serving.verify()
+
+
+def test_a_name_that_no_sentinel_knows_is_told_from_sentinels_that_are_away(
+    server: RedisServer, tmp_path: Path
+) -> None:
+    with Sentinel(tmp_path / "sentinel", "primary", server.port) as sentinel:
+        url = sentinel.url.replace("redis://", "redis+sentinel://")
+        with pytest.raises(StoreUnavailable, match="no Sentinel names a primary for it; check"):
+            open_store(f"{url}/other").now_ms()
+        with pytest.raises(StoreUnavailable, match=r"primary for it: Error 111 .*refused"):
+            open_store(f"{url},localhost:{free_port()}/other").now_ms()
+
+
+@pytest.mark.parametrize(
+    ("scheme", "path"),
+    [("redis", ""), ("redis+cluster", ""), ("redis+sentinel", "/primary")],
+)
+def test_a_host_that_cannot_be_resolved_is_told_with_its_remedy(scheme: str, path: str) -> None:
+    with pytest.raises(StoreUnavailable, match=r"to nowhere\.invalid:1234") as caught:
+        open_store(f"{scheme}://nowhere.invalid:1234{path}").now_ms()
+    assert caught.value.remedy == "correct the host's name in the URL, or the DNS of this machine"

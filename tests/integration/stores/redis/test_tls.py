@@ -65,6 +65,22 @@ def test_a_certificate_that_is_not_trusted_is_told_from_a_server_that_is_away(
         assert "name in the URL the file of the authority" in str(caught.value)
 
 
+def test_sentinels_whose_certificate_is_not_trusted_are_told_from_those_that_are_away(
+    server: tuple[str, Path], tmp_path: Path
+) -> None:
+    place = server[0].removeprefix("rediss://")
+    other, _ = certificate(tmp_path / "tls", "other")
+    away = f"localhost:{free_port()}"
+    url = f"rediss+sentinel://{away},{place},{away}/primary?ssl_ca_certs={other}"
+    with QFrame(url) as app, pytest.raises(StoreUnavailable, match="not trusted") as caught:
+        app.publish(Topic("orders"), 1)
+    said = str(caught.value)
+    assert "no Sentinel can be asked: Error 111" in said
+    assert said.count("Connection refused") == 1, "each kind of fault is told once"
+    assert "certificate verify failed" in said
+    assert "name in the URL the file of the authority" in said
+
+
 def test_a_host_is_not_checked_where_the_url_says_so(server: tuple[str, Path]) -> None:
     url, trusted = server
     other = url.replace("localhost", "127.0.0.2")
