@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any, Final
 
@@ -16,19 +17,18 @@ from qframe.stores.sql import arrivals as arrive
 from qframe.stores.sql.arrivals import Arrival
 from qframe.stores.sql.cursors import (
     EVERYTHING,
-    HEAD,
     check_open,
     known_group,
     lock_group_cursors,
     lock_slots,
 )
-from qframe.stores.sql.lookups import known_heads
+from qframe.stores.sql.lookups import KnownHead, known_heads, published_at
 from qframe.stores.sql.notifications import notify_messages
 from qframe.stores.sql.padding import padded
 from qframe.stores.sql.parking import Coming, max_parked_of, park
 from qframe.stores.sql.records import record_of_dead
 from qframe.stores.sql.role import SqlRole
-from qframe.stores.sql.schema import PER_TOPIC, backlog, subjects
+from qframe.stores.sql.schema import PER_TOPIC, backlog
 from qframe.stores.sql.schema import dead as dead_letters
 from qframe.stores.sql.topic_ref import TopicRef, check_slots
 from qframe.topic import Kind, Topic
@@ -99,15 +99,11 @@ _REMOVE: Final = Statement(
     ),
     "at s",
 )
-_OF_SUBJECT: Final = Statement(
-    select(subjects.c.published_at)
-    .where(subjects.c.cursor == bindparam("at"), subjects.c.subject == bindparam("of"))
-    .union_all(
-        select(backlog.c.published_at).where(
-            backlog.c.cursor == bindparam("at"), backlog.c.subject == bindparam("of")
-        )
+_TIME_BEHIND: Final = Statement(
+    select(backlog.c.published_at).where(
+        backlog.c.cursor == bindparam("at"), backlog.c.subject == bindparam("of")
     ),
-    "at of at of",
+    "at of",
 )
 
 
@@ -151,16 +147,18 @@ def retry(transaction: Transaction, ref: TopicRef, group: str, chosen: ChosenDea
     """Makes dead messages due again."""
     rows = _locked(transaction, ref, group, chosen)
     now_ms = transaction.now_ms()
+    transaction.run_many(_REMOVE, [row[:2] for row in rows])
+    of_cursors: defaultdict[int, list[Row]] = defaultdict(list)
     for row in rows:
-        cursor, seq, subject, priority = row[:4]
-        transaction.run(_REMOVE, (cursor, seq))
-        if subject is None:
+        of_cursors[row[0]].append(row)
+    if ref.topic.has_subjects:
+        _publish_again(transaction, ref, of_cursors, now_ms)
+    else:
+        for cursor, some in of_cursors.items():
             keeps_order = max_parked_of(transaction, cursor) > 0
-            park(transaction, cursor, [(seq, *row[8:])], Coming(now_ms),
+            park(transaction, cursor, [(row[1], *row[8:]) for row in some], Coming(now_ms),
                  keeps_order=keeps_order, stays=True)  # fmt: skip
-        else:
-            _publish_again(transaction, ref, cursor, subject, priority, row[8:], now_ms)
-    notify_messages(transaction, ref, [row[0] % PER_TOPIC for row in rows])
+    notify_messages(transaction, ref, [cursor % PER_TOPIC for cursor in of_cursors])
     return len(rows)
 
 
@@ -173,30 +171,55 @@ def drop(transaction: Transaction, ref: TopicRef, group: str, chosen: ChosenDead
 
 
 def _publish_again(
-    transaction: Transaction,
-    ref: TopicRef,
-    cursor: int,
-    subject: str,
-    priority: int,
-    envelope: Row,
-    now_ms: int,
+    transaction: Transaction, ref: TopicRef, of_cursors: Mapping[int, Sequence[Row]], now_ms: int
 ) -> None:
-    """Queues a dead message for its group, unless a newer one of an equal subject is there."""
-    known = known_heads(transaction, {cursor: [subject]})[cursor]
-    # It was counted when it was published first; where two become one, one less was published.
-    transaction.run(arrive.COUNT, (-1, 0, 0, cursor))
-    one = Arrival(subject, now_ms, priority, *envelope)
-    if known and ref.topic.kind is not Kind.ORDERED:
-        others = transaction.rows(_OF_SUBJECT, (cursor, subject) * 2)
-        if one.published_at <= max(row[0] for row in others):
-            return
-    at = ref.slot_number(cursor % PER_TOPIC)
-    head = transaction.rows(HEAD, (at,))[0][0]
-    transaction.run(arrive.SET_HEAD, (head + 1, at))
-    one.seq = head
+    """Queues dead messages for their group, but none where a newer one of its subject is there."""
+    # They were counted when they were published first; where two become one, one less was.
+    counts = [(-len(rows), 0, 0, cursor) for cursor, rows in of_cursors.items()]
+    transaction.run_many(arrive.COUNT, counts)
+    wanted = {at: list(dict.fromkeys(row[2] for row in rows)) for at, rows in of_cursors.items()}
+    known = known_heads(transaction, wanted)
+    times = {} if ref.topic.kind is Kind.ORDERED else _times(transaction, known)
+    slot_heads: dict[int, int] = dict(transaction.rows(arrive.HEADS, ref.slot_range()))
     writes = arrive.Writes(transaction)
-    writes.to_queue(ref.topic.kind, cursor, [one], known, now_ms)
+    moved: list[Row] = []
+    for cursor, rows in of_cursors.items():
+        at = ref.slot_number(cursor % PER_TOPIC)
+        arrivals = [Arrival(row[2], now_ms, row[3], *row[8:]) for row in rows]
+        if ref.topic.kind is not Kind.ORDERED:
+            arrivals = _newer(arrivals, times[cursor])
+        for seq, one in enumerate(arrivals, start=slot_heads[at]):
+            one.seq = seq
+        writes.to_queue(ref.topic.kind, cursor, arrivals, known[cursor], now_ms)
+        moved.append((slot_heads[at] + len(arrivals), at))
     writes.flush()
+    transaction.run_many(arrive.SET_HEAD, moved)
+
+
+def _times(
+    transaction: Transaction, known: Mapping[int, Mapping[str, KnownHead]]
+) -> dict[int, dict[str, int]]:
+    """When the newest message of each subject that has a head was published, by cursor."""
+    found: dict[int, dict[str, int]] = {cursor: {} for cursor in known}
+    for cursor, subject, time in published_at(
+        transaction, {at: list(of) for at, of in known.items()}
+    ):
+        found[cursor][subject] = time
+    for cursor, of in known.items():
+        for subject in [name for name, head in of.items() if head.behind]:
+            for (time,) in transaction.rows(_TIME_BEHIND, (cursor, subject)):
+                found[cursor][subject] = max(found[cursor][subject], time)
+    return found
+
+
+def _newer(arrivals: Sequence[Arrival], times: dict[str, int]) -> list[Arrival]:
+    """The arrivals that are newer than what was there of their subjects; `times` is kept true."""
+    newer = []
+    for one in arrivals:
+        if one.published_at > times.get(one.subject, -1):
+            times[one.subject] = one.published_at
+            newer.append(one)
+    return newer
 
 
 def _locked(transaction: Transaction, ref: TopicRef, group: str, chosen: ChosenDead) -> list[Row]:

@@ -77,6 +77,7 @@ def _behind_together() -> Statement:
 _c: Final = subjects.c
 _KNOWN: Final = _Heads(_c.state, _c.due, _c.behind)
 _TO_SETTLE: Final = _Heads(_c.state, _c.receipt, _c.seq, _c.given, _c.behind)
+_PUBLISHED: Final = _Heads(_c.published_at)
 _WHOLE: Final = _Heads(*list(_c)[2:])
 _BEHIND: Final = _behind_together()
 
@@ -95,6 +96,11 @@ def known_heads(transaction: Transaction, wanted: Wanted) -> dict[int, dict[str,
     for row in _KNOWN.rows(transaction, wanted):
         found[row[0]][row[1]] = KnownHead(*row[2:])
     return found
+
+
+def published_at(transaction: Transaction, wanted: Wanted) -> Iterator[Row]:
+    """Cursor, subject, and when it was published, of the heads of the wanted subjects."""
+    return _PUBLISHED.rows(transaction, wanted)
 
 
 def heads_to_settle(transaction: Transaction, wanted: Wanted) -> Iterator[Row]:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
-from databases import EPOCH, begun, entry
+from databases import EPOCH, begun, entry, pulled
 from sqlalchemy import bindparam
 
 from qframe.drivers.sql import Row, Statement, Transaction
@@ -79,6 +81,36 @@ def test_where_a_message_stands_is_told_without_reading_its_neighbours(
     [found] = store.explain(topic, entries[COUNT // 2].id)
     assert found.state == {"later": "waiting", "behind": "todo"}.get(place, place)
     assert max(read) <= 2
+
+
+@pytest.mark.parametrize("kind", ["stream", "ordered", "delay", "merge"])
+def test_many_dead_letters_are_retried_with_as_many_statements_as_few(
+    store: SqlStore, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    topic = begun(store, kind, 2)
+    entries = [entry(topic, n, f"k{n % 90}", str(n)) for n in range(100)]
+    for some in (entries[:90], entries[90:]):  # of ten keys two are dead
+        store.publish(topic, some)
+        dead = [
+            Settlement(one.slot, one.subject, one.seq, "r", one.attempt, EPOCH, Verdict.DEAD)
+            for one in pulled(store, topic, "r", position=0).deliveries
+        ]
+        store.settle(topic, "g", dead)
+    store.publish(topic, [entry(topic, "new", f"k{n}", f"new{n}") for n in range(40, 90)])
+    asked: list[Statement] = []
+    for name in ("row", "rows", "run", "run_many", "rows_of_arrays"):
+        verb = getattr(Transaction, name)
+
+        def counted(
+            self: Transaction, statement: Statement, *given: Row, verb: Any = verb
+        ) -> object:
+            asked.append(statement)
+            return verb(self, statement, *given)
+
+        monkeypatch.setattr(Transaction, name, counted)
+    assert store.retry_dead(topic, "g") == 100
+    assert len(asked) <= 30
+    assert store.dead(topic, "g") == [] == store.verify(topic)
 
 
 def test_an_audit_reads_all_heads_a_page_at_a_time_and_no_bodies(
