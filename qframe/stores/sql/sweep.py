@@ -13,16 +13,17 @@ from qframe.stores.sql.groups import drop_expired
 from qframe.stores.sql.schema import cursors, is_there, log, marks, slots
 from qframe.stores.sql.topic_ref import TopicRef, check_slots
 
-_OLD: Final = Statement(
-    select(log.c.seq)
-    .where(
-        log.c.slot == bindparam("at"),
-        log.c.seq < bindparam("floor"),
-        log.c.joined_at <= bindparam("then"),
-    )
+# Offsets only grow, and so do the times of joining: the old ones are the first ones. So the time is
+# not asked of all: where none is old that would read the whole line.
+_FIRST: Final = (
+    select(log.c.seq, log.c.joined_at)
+    .where(log.c.slot == bindparam("at"), log.c.seq < bindparam("floor"))
     .order_by(log.c.seq)
-    .limit(bindparam("most")),
-    "at floor then most",
+    .limit(bindparam("most"))
+    .subquery("first")
+)
+_OLD: Final = Statement(
+    select(_FIRST.c.seq).where(_FIRST.c.joined_at <= bindparam("then")), "at floor most then"
 )
 _LOCK: Final = Statement(
     select(slots.c.slot)
@@ -79,7 +80,7 @@ def _has_old(transaction: Transaction, ref: TopicRef, at: int, now_ms: int) -> b
     if transaction.row(_EXPIRED, (at, now_ms, 1)) is not None:
         return True
     then_ms = now_ms - ref.topic.retain_ms
-    return not ref.topic.has_subjects and bool(transaction.rows(_OLD, (at, EVERYTHING, then_ms, 1)))
+    return not ref.topic.has_subjects and bool(transaction.rows(_OLD, (at, EVERYTHING, 1, then_ms)))
 
 
 def _sweep_slot(transaction: Transaction, ref: TopicRef, slot: int, limit: int, now_ms: int) -> int:
@@ -93,8 +94,7 @@ def _sweep_slot(transaction: Transaction, ref: TopicRef, slot: int, limit: int, 
     groups = [row[0] for row in transaction.rows(GROUPS, (ref.id,))]
     floors = [transaction.rows(_FLOOR, (ref.cursor_number(group, slot),))[0][0] for group in groups]
     floor = min((each for each in floors if each is not None), default=EVERYTHING)
-    # Offsets only grow, and so do the times of joining: the old ones are the first ones.
     then_ms = now_ms - ref.topic.retain_ms
-    rows = transaction.rows(_OLD, (at, floor, then_ms, limit - removed))
+    rows = transaction.rows(_OLD, (at, floor, limit - removed, then_ms))
     transaction.run_many(_TRIM, [(at, row[0]) for row in rows])
     return removed + len(rows)

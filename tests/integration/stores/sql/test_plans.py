@@ -245,9 +245,7 @@ def test_a_plan_that_was_kept_since_the_tables_were_empty_never_reads_them_whole
     def counts(text: str) -> dict[object, int]:
         return {name: int(str(count)) for name, count in postgres.call(text, database)}
 
-    # A session says what it has counted when it ends.
-    left = "SELECT 1 FROM pg_stat_activity WHERE application_name = 'qframe' AND datname = '{}'"
-    eventually(lambda: not postgres.call(left.format(database)))
+    await_counts(postgres, database)
     whole = counts("SELECT relname, seq_tup_read FROM pg_stat_user_tables")
     assert {table: whole[f"qframe_{table}"] for table in TABLES} == dict.fromkeys(TABLES, 0)
     by_index = counts("SELECT indexrelname, idx_tup_read FROM pg_stat_user_indexes")
@@ -255,6 +253,35 @@ def test_a_plan_that_was_kept_since_the_tables_were_empty_never_reads_them_whole
         for index, count in by_index.items():
             if str(index).startswith(f"qframe_{name}"):
                 assert count <= READ_FOR_EACH * worker.messages, (index, by_index)
+
+
+def test_a_sweep_that_finds_nothing_old_reads_no_whole_line(postgres: PostgresServer) -> None:
+    url = postgres.new_database()
+    database = url.rpartition("/")[2]
+    worker = Worker(SqlStore(url), "stream")
+    for first in range(0, 4000, 500):
+        worker.publish(range(first, first + 500), named=False)
+    worker.store.close()
+    postgres.call("VACUUM (ANALYZE) qframe_log", database)
+    store = SqlStore(url)
+    assert not store.sweep(worker.topic)
+    store.close()
+    assert read_of_log(postgres, database) <= 10 * SLOTS
+
+
+def read_of_log(postgres: PostgresServer, database: str) -> int:
+    """How many rows of the log were read."""
+    await_counts(postgres, database)
+    whole = "SELECT seq_tup_read FROM pg_stat_user_tables WHERE relname = 'qframe_log'"
+    by_index = "SELECT idx_tup_read FROM pg_stat_user_indexes WHERE relname = 'qframe_log'"
+    found = [postgres.call(text, database) for text in (whole, by_index)]
+    return sum(int(str(count)) for rows in found for (count,) in rows)
+
+
+def await_counts(postgres: PostgresServer, database: str) -> None:
+    """Waits for the end of all sessions: each says then what it has counted."""
+    left = "SELECT 1 FROM pg_stat_activity WHERE application_name = 'qframe' AND datname = '{}'"
+    eventually(lambda: not postgres.call(left.format(database)))
 
 
 def scans_of(plan: Plan) -> list[Plan]:
