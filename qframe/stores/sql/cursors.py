@@ -315,9 +315,12 @@ def cursors_of(transaction: Transaction, ref: TopicRef, group: int) -> dict[int,
 
 
 def unsettled(
-    transaction: Transaction, ref: TopicRef, slot: int, groups: Sequence[int]
+    transaction: Transaction, ref: TopicRef, slot: int, groups: Sequence[int], *, enough: int
 ) -> list[int]:
-    """How many messages of a slot each group has to settle still; of a stream without any: all."""
+    """How many messages of a slot each group has to settle still; of a stream without any: all.
+
+    Dead letters are counted, and left out, only where there are more than `enough` with them.
+    """
     if not groups:
         return [int(transaction.rows(_KEPT, (ref.slot_number(slot),))[0][0])]
     found = []
@@ -332,6 +335,6 @@ def unsettled(
         if not ref.topic.has_subjects:
             head = transaction.rows(HEAD, (ref.slot_number(slot),))[0][0]
             published = head - cursor.base
-        gone = transaction.rows(COUNT_DEAD, (at,))[0][0]
-        found.append(published - cursor.acked - cursor.cancelled - gone)
+        left = published - cursor.acked - cursor.cancelled
+        found.append(left - transaction.rows(COUNT_DEAD, (at,))[0][0] if left > enough else left)
     return found

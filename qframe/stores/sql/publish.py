@@ -276,7 +276,7 @@ def _append(
 ) -> tuple[int, list[Outcome]]:
     """A stream's: into the log, or aside until they are due."""
     at = ref.slot_number(slot)
-    rooms = _rooms(transaction, ref, slot, named_groups(transaction, ref))
+    rooms = _rooms(transaction, ref, slot, named_groups(transaction, ref), len(entries))
     fitting = entries if rooms is None else entries[: min(rooms)]
     due: list[Arrival] = []
     aside = []
@@ -360,7 +360,7 @@ def _fitting(
 ) -> list[bool]:
     """Which entries fit: none that would be stored does from the first on that does not."""
     known = list(queues.values())
-    rooms = _rooms(transaction, ref, slot, [at // PER_TOPIC for at in queues])
+    rooms = _rooms(transaction, ref, slot, [at // PER_TOPIC for at in queues], len(entries))
     if rooms is None:
         return [True] * len(entries)
     fits = []
@@ -389,12 +389,12 @@ def _would_add(head: KnownHead | None) -> bool:
 
 
 def _rooms(
-    transaction: Transaction, ref: TopicRef, slot: int, groups: Sequence[int]
+    transaction: Transaction, ref: TopicRef, slot: int, groups: Sequence[int], wanted: int
 ) -> list[int] | None:
     """How many more messages a slot takes for each group; None where there is no limit."""
     limit = ref.topic.slot_max_length
     if limit is None:
         return None
-    at = ref.slot_number(slot)
-    waiting: int = transaction.rows(_LATER, (at,))[0][0] + transaction.rows(_HELD, (at,))[0][0]
-    return [max(0, limit - waiting - each) for each in unsettled(transaction, ref, slot, groups)]
+    limit -= sum(transaction.rows(it, (ref.slot_number(slot),))[0][0] for it in (_LATER, _HELD))
+    found = unsettled(transaction, ref, slot, groups, enough=limit - wanted)
+    return [max(0, limit - each) for each in found]

@@ -9,11 +9,13 @@ from databases import EPOCH, begun, entry, pulled
 from sqlalchemy import bindparam
 
 from qframe.drivers.sql import Row, Statement, Transaction
-from qframe.outcomes import Verdict
+from qframe.outcomes import Outcome, Verdict
 from qframe.stores.sql import audit
+from qframe.stores.sql.cursors import COUNT_DEAD
 from qframe.stores.sql.schema import subjects
 from qframe.stores.sql.store import SqlStore
 from qframe.stores.types import PullRequest, Settlement
+from qframe.topic import Kind, Topic
 
 COUNT = 1000
 
@@ -29,6 +31,20 @@ def counted_rows(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
     monkeypatch.setattr(Transaction, "rows", counted)
     return read
+
+
+def asked_statements(monkeypatch: pytest.MonkeyPatch) -> list[Statement]:
+    """The statements that are run from now on."""
+    asked: list[Statement] = []
+    for name in ("row", "rows", "run", "run_many", "rows_of_arrays"):
+        verb = getattr(Transaction, name)
+
+        def noted(self: Transaction, statement: Statement, *given: Row, verb: Any = verb) -> object:
+            asked.append(statement)
+            return verb(self, statement, *given)
+
+        monkeypatch.setattr(Transaction, name, noted)
+    return asked
 
 
 def test_a_lost_reply_is_given_again_without_reading_what_is_settled(
@@ -83,6 +99,26 @@ def test_where_a_message_stands_is_told_without_reading_its_neighbours(
     assert max(read) <= 2
 
 
+@pytest.mark.parametrize("kind", ["stream", "ordered"])
+def test_dead_letters_are_not_counted_by_a_publish_that_fits_beside_them(
+    store: SqlStore, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    topic = begun(store, kind, 1)
+    topic = store.declare(Topic(topic.name, Kind(kind), 1, max_length=30))
+    store.publish(topic, [entry(topic, n, f"k{n}", str(n)) for n in range(10)])
+    dead = [
+        Settlement(one.slot, one.subject, one.seq, "r", one.attempt, EPOCH, Verdict.DEAD)
+        for one in pulled(store, topic, "r", position=0).deliveries
+    ]
+    store.settle(topic, "g", dead)
+    asked = asked_statements(monkeypatch)
+    more = [entry(topic, n, f"k{n}", str(n)) for n in range(10, 50)]
+    assert store.publish(topic, more[:20]) == [Outcome.STORED] * 20
+    assert COUNT_DEAD not in asked
+    assert store.publish(topic, more[20:]) == [Outcome.STORED] * 10 + [Outcome.FULL] * 10
+    assert COUNT_DEAD in asked
+
+
 @pytest.mark.parametrize("kind", ["stream", "ordered", "delay", "merge"])
 def test_many_dead_letters_are_retried_with_as_many_statements_as_few(
     store: SqlStore, monkeypatch: pytest.MonkeyPatch, kind: str
@@ -97,17 +133,7 @@ def test_many_dead_letters_are_retried_with_as_many_statements_as_few(
         ]
         store.settle(topic, "g", dead)
     store.publish(topic, [entry(topic, "new", f"k{n}", f"new{n}") for n in range(40, 90)])
-    asked: list[Statement] = []
-    for name in ("row", "rows", "run", "run_many", "rows_of_arrays"):
-        verb = getattr(Transaction, name)
-
-        def counted(
-            self: Transaction, statement: Statement, *given: Row, verb: Any = verb
-        ) -> object:
-            asked.append(statement)
-            return verb(self, statement, *given)
-
-        monkeypatch.setattr(Transaction, name, counted)
+    asked = asked_statements(monkeypatch)
     assert store.retry_dead(topic, "g") == 100
     assert len(asked) <= 30
     assert store.dead(topic, "g") == [] == store.verify(topic)
