@@ -158,7 +158,7 @@ STORES: Final = [
     Mutant(
         "SQL rings no bell for dead letters that are retried",
         "stores/sql/dead.py",
-        "    notify_messages(transaction, ref, [row[0] % PER_TOPIC for row in rows])\n",
+        "    notify_messages(transaction, ref, [cursor % PER_TOPIC for cursor in of_cursors])\n",
         "",
         inside("sqlite"),
     ),

@@ -121,7 +121,7 @@ SURVIVED: Final = [
     Mutant(
         "SQL rings no bell for a dead letter that is retried",
         "stores/sql/dead.py",
-        "    notify_messages(transaction, ref, [row[0] % PER_TOPIC for row in rows])\n",
+        "    notify_messages(transaction, ref, [cursor % PER_TOPIC for cursor in of_cursors])\n",
         "",
         conforms("bell", "postgres", "dead"),
     ),
