@@ -26,7 +26,14 @@ from qframe.stores.model.store import ModelStore
 from qframe.stores.records import Stats
 from qframe.stores.redis.store import RedisStore
 from qframe.stores.sql.store import SqlStore
-from qframe.stores.types import Entry, LeaseRef, PullRequest, PullResult, Settlement
+from qframe.stores.types import (
+    Capabilities,
+    Entry,
+    LeaseRef,
+    PullRequest,
+    PullResult,
+    Settlement,
+)
 from qframe.topic import Topic
 
 LEASE_MS = 400
@@ -94,7 +101,11 @@ def opener_of(request: pytest.FixtureRequest, name: str) -> Opener:
             with pytest.MonkeyPatch.context() as patch:
                 if pool is not None:
                     patch.setattr(sql_postgres, "QueuePool", lambda *_, **__: pool)
-                return SqlStore(url, namespace=f"{folder.name}-{namespace}", clock=clock)
+                store = SqlStore(url, namespace=f"{folder.name}-{namespace}", clock=clock)
+            if pool is not None:  # it asks the connections that it makes itself
+                store._database.backend.notifies = True
+                store.capabilities = Capabilities(bell=True)
+            return store
 
         return opened
     return sqlite_opener(request.getfixturevalue("sqlite_file"))
