@@ -10,7 +10,7 @@ import pytest
 from roles import REFUSED, Server, Shop, is_refused, rights
 from typer.testing import CliRunner
 
-from qframe import Kind, Message, Outgoing, QFrame, Topic
+from qframe import Kind, Message, Outgoing, QFrame, Topic, TopicFull
 from qframe.cli.main import cli
 from qframe.errors import QFrameError
 from qframe.stores.sql.schema import metadata
@@ -66,6 +66,10 @@ def produce(app: QFrame, run: int) -> None:
         if topic.kind is Kind.ORDERED:
             for sequence in (3, 1, 2):
                 app.publish(topic, "s", key=f"seq-{run}", sequence=sequence)
+    full = Topic(f"full-{run}", "ordered", slots=1, max_length=1)
+    app.publish(full, 1, key="k")
+    with pytest.raises(TopicFull):  # which has to know how many are dead
+        app.publish(full, 2, key="k")
     app.publish("a-merge", 1, key="k0", within=60)
     app.publish("a-priority", 1, key="k0", priority=4)
     app.timers.schedule("a-delay", "x", key="t", delay=60)
