@@ -12,6 +12,7 @@ from qframe.clock import Clock
 from qframe.codec import batch_mark_of, series_mark
 from qframe.drivers.redis import Call, Redis
 from qframe.drivers.scripts import Refused
+from qframe.errors import StoreUnavailable
 from qframe.outcomes import Outcome
 from qframe.stores.base import Publishing
 from qframe.stores.redis.envelopes import envelope, envelopes, pack
@@ -49,7 +50,8 @@ class RedisPublishing(RedisRole, Publishing):
         """Refuses what has come into slots that the topic does not have, where nobody reads.
 
         It is so where the server has failed over to one that is behind, or was restored, and does
-        not know of the growth; so this looks once for each time that a connection has broken.
+        not know of the growth; so this looks once for each time that a connection has broken. Where
+        it cannot, since the topics are on a node that is away, the next publish looks.
 
         Raises:
             SlotsClosed: if there is any.
@@ -57,7 +59,10 @@ class RedisPublishing(RedisRole, Publishing):
         breaks = self._redis.breaks
         if self._seen_at.get(topic.name) == breaks:
             return
-        found = declared(self._redis, self.namespace, topic.name)
+        try:
+            found = declared(self._redis, self.namespace, topic.name)
+        except StoreUnavailable:
+            return  # what was published is stored
         if found is not None and found.growth.step < topic.growth.step:
             slots = set(found.all_slots)
             if any(entry.slot not in slots for entry in entries):

@@ -14,6 +14,7 @@ from serving import Publishing, Serving
 from qframe import Message, Outgoing, QFrame, StoreUnavailable, Topic
 from qframe.drivers import redis as driver
 from qframe.outcomes import Published
+from qframe.stores.redis import publish
 
 KINDS = ("stream", "ordered")
 
@@ -243,3 +244,22 @@ def test_who_knows_of_a_growth_that_the_server_has_forgotten_publishes_where_som
         other.publish("t", "last", key="k1")
         serving.await_bodies({"last"})
         serving.verify()
+
+
+def test_what_is_stored_counts_though_it_cannot_be_seen_how_far_its_topic_has_grown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a cluster the topics may be on a node that is away."""
+    topic = Topic("t", slots=1)
+    with RedisServer(tmp_path) as server, QFrame(store=server.url) as app:
+        app.declare(topic)
+        app.admin.resize("t", slots=2)
+
+        def away(*_: object) -> None:
+            raise StoreUnavailable("store", "away")
+
+        monkeypatch.setattr(publish, "declared", away)
+        assert app.publish("t", 1).outcome == "stored"
+        monkeypatch.undo()
+        assert app.publish("t", 2).outcome == "stored"
+        assert sum(one.published for one in app.admin.stats("t")) == 2
