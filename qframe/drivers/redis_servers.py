@@ -234,7 +234,7 @@ def servers_of(url: str) -> tuple[RedisServers, str]:
                 name.removeprefix(OF_SENTINELS): value
                 for name, value in options.items() if name.startswith("s")
             }  # fmt: skip
-            made: type[Sentinel] = Sentinels
+            made: type[Sentinel] = Sentinels  # redis-py has no types of its making
             sentinel = made(places, sentinel_kwargs={**own, "protocol": 2})
             of_primary = {
                 name: value for name, value in options.items() if not name.startswith(OF_SENTINELS)

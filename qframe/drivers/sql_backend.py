@@ -20,7 +20,7 @@ from qframe.errors import AnswerLost, BadUrl, StoreUnavailable
 Values = tuple[Any, ...]
 
 PREFIX: Final = "qframe_"
-"""What the names of a store's tables begin with."""
+"""The beginning of the names of a store's tables."""
 
 # The `what` and `remedy` of a `StoreUnavailable`, where the server runs.
 READ_ONLY: Final[Mapping[str, str]] = {

@@ -38,7 +38,7 @@ STORES: Final = [
     Mutant(
         "SQL keeps a window of which it has forgotten a part",
         "stores/sql/slot_overview.py",
-        "cursor.lease_until <= now_ms or ask.is_ahead_of(cursor.read, unsettled)",
+        "cursor.lease_until <= now_ms or ask.is_ahead_of(cursor.read, cursor.in_window())",
         "cursor.lease_until <= now_ms",
         conforms("leases", "sqlite", "has_forgotten"),
     ),

@@ -82,7 +82,7 @@ def _stats_of(state: TopicState, name: str, number: int, cursor: GroupCursor, no
         one.floor = cursor.floor
         one.published += slot.head - cursor.base
         one.todo = slot.head - cursor.read
-        one.doing = cursor.read - cursor.floor - len(cursor.settled)
+        one.doing = cursor.in_window
         since += [slot.log[cursor.read].joined_at_ms] if one.todo else []
     for head in cursor.heads.values():
         if head.in_doing:

@@ -232,8 +232,7 @@ def _bring_in(
             if head.receipt is not None and head.lease_until_ms <= now_ms
         ]
         pulled.lost += lose(state, cursor, late, now_ms)
-    unsettled = cursor.read - cursor.floor - len(cursor.settled)
-    is_lost = cursor.lease_until_ms <= now_ms or ask.is_ahead_of(cursor.read, unsettled)
+    is_lost = cursor.lease_until_ms <= now_ms or ask.is_ahead_of(cursor.read, cursor.in_window)
     if cursor.floor < cursor.read and is_lost:
         pulled.lost += lose_window(state, ask.slot, cursor, now_ms)
 

@@ -103,6 +103,11 @@ class GroupCursor(msgspec.Struct, eq=False):
         most = self.max_parked
         return most > 0 and most <= sum([len(head.behind) for head in self.heads.values()])
 
+    @property
+    def in_window(self) -> int:
+        """How many messages of a stream's line are handed out and not settled."""
+        return self.read - self.floor - len(self.settled)
+
     def keep(self, entry: HistoryEntry, key: str | None = None) -> None:
         """Adds to the history of a message, the oldest entry makes room; and to ends by key."""
         entries = self.history.setdefault(entry.id, [])

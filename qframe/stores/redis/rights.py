@@ -27,7 +27,7 @@ _CONSUMER: Final = (
     "zscan KEY 0",
 )  # fmt: skip
 COMMANDS: Final = {"producer": _PRODUCER, "consumer": _CONSUMER}
-"""What each role of docs/wire.md needs."""
+"""The commands that each role of docs/wire.md needs."""
 
 # A command that the server does not have is an error; one that cannot be asked about is allowed.
 _FORBIDDEN: Final = """

@@ -20,7 +20,6 @@ from sqlalchemy import ColumnElement, Select, bindparam, case, func, select
 from qframe.drivers.sql import Statement, Transaction
 from qframe.stores.records import Stats, unclaimed
 from qframe.stores.rules import FRONT, RANKED
-from qframe.stores.sql import ranges
 from qframe.stores.sql.cursors import (
     CURSORS,
     EVERYTHING,
@@ -289,8 +288,7 @@ def without_heads(
             one.floor = cursor.floor
             one.published += head - cursor.base
             one.todo = head - cursor.read
-            settled = ranges.count(ranges.load(cursor.settled))
-            one.doing = cursor.read - cursor.floor - settled
+            one.doing = cursor.in_window()
     if any(one.todo for one in found.values()) and not ref.topic.has_subjects:
         zero = ref.cursor_number(number, 0)
         for at, joined_ms in transaction.rows(_JOINED, (zero - first, *span)):

@@ -123,6 +123,10 @@ class CursorRow(msgspec.Struct):
         """Whether anything of a stream's line is handed out and not settled."""
         return self.floor < self.read
 
+    def in_window(self) -> int:
+        """How many messages of a stream's line are handed out and not settled."""
+        return self.read - self.floor - ranges.count(ranges.load(self.settled))
+
     @property
     def is_closed(self) -> bool:
         """Whether its slot is closed."""

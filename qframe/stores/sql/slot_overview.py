@@ -9,7 +9,6 @@ import msgspec
 from sqlalchemy import bindparam, select
 
 from qframe.drivers.sql import Statement, Transaction
-from qframe.stores.sql import ranges
 from qframe.stores.sql.cursors import CursorRow
 from qframe.stores.sql.schema import (
     HeadState,
@@ -88,10 +87,9 @@ class SlotOverview(msgspec.Struct):
     def has_lost_window(self, ask: PullRequest, now_ms: int) -> bool:
         """Whether the window's lease has passed, or its owner knows more of it."""
         cursor = self.cursor
-        if not cursor.has_window():
-            return False
-        unsettled = cursor.read - cursor.floor - ranges.count(ranges.load(cursor.settled))
-        return cursor.lease_until <= now_ms or ask.is_ahead_of(cursor.read, unsettled)
+        return cursor.has_window() and (
+            cursor.lease_until <= now_ms or ask.is_ahead_of(cursor.read, cursor.in_window())
+        )
 
     def next_ms(self) -> int | None:
         """When the next message falls due or loses its lease."""

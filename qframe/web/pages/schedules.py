@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from qframe.admin.schedule_search import LOOK
 from qframe.errors import BadOption
 from qframe.schedules.records import TOPIC
 from qframe.web.desk import Visit
 
 SHOWN: Final = 50
-LOOK: Final = 5000
-"""How many schedules one page looks at; the next page goes on from there."""
 
 
 def facts(visit: Visit) -> dict[str, Any]:
