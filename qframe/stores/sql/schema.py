@@ -5,6 +5,12 @@ topic, and all cursors of a group, are ranges of a primary key. Times are millis
 
 Names and keys are compared byte by byte everywhere: PostgreSQL's collation "C", and on MariaDB and
 MySQL binary collations that do not pad, in columns of a length that an index can hold.
+
+On SQLite the rows of a table with bodies lie in the order in which they came, and the primary key
+is an index beside them. In a table `WITHOUT ROWID` they would be the index: each message would
+write another page of it, and of one with more than a quarter of a page the rest would fill a page
+of its own (https://www.sqlite.org/fileformat2.html, "Cell Payload Overflow Pages"). A file of
+before keeps its tables, which are used by the same statements.
 """
 
 from __future__ import annotations
@@ -108,7 +114,8 @@ def _envelope() -> list[Column[str] | Column[bytes] | Column[int]]:
 
 
 def _table(name: str, *columns: Column[int] | Column[str] | Column[bytes]) -> Table:
-    return Table(PREFIX + name, metadata, *columns, sqlite_with_rowid=False, **_ON_MYSQL)
+    has_bodies = any(column.name == "body" for column in columns)
+    return Table(PREFIX + name, metadata, *columns, sqlite_with_rowid=has_bodies, **_ON_MYSQL)
 
 
 def _second_index(name: str, *columns: Column[Any], only: Column[int]) -> Index:
