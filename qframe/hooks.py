@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 from qframe.errors import BadHandler, BadOption
@@ -44,6 +44,17 @@ def is_async(function: object) -> bool:
     return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(
         getattr(function, "__call__", None)  # noqa: B004 - of an object that can be called
     )
+
+
+def takes(function: Callable[..., object], *arguments: object) -> bool:
+    """Whether a function can be called with these arguments, as far as its signature tells."""
+    try:
+        inspect.signature(function).bind(*arguments)
+    except TypeError:
+        return False
+    except ValueError:  # of some that are written in C
+        return True
+    return True
 
 
 def check_result(result: object) -> None:

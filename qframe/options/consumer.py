@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Annotated, Any, Final, Literal, TypedDict
 
 from qframe.errors import BadOption
-from qframe.hooks import Middleware, is_async, middleware_given
+from qframe.hooks import Middleware, is_async, middleware_given, takes
 from qframe.message import Message
 from qframe.options.batch import Batch
 from qframe.options.flow import Breaker, RateLimit, rate_limit_of
@@ -234,6 +234,11 @@ def consumer_options(**given: Any) -> ConsumerOptions:
         raise BadOption(
             "on_dead", options.on_dead, "it is async, and on_dead is not awaited",
             "use a plain function; it may publish a message for an async consumer",
+        )  # fmt: skip
+    if options.on_dead is not None and not takes(options.on_dead, "message", "error"):
+        raise BadOption(
+            "on_dead", options.on_dead, "it cannot be called with a message and its error",
+            "give it two parameters: (message, error)",
         )  # fmt: skip
     return options
 
