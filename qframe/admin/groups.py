@@ -209,11 +209,13 @@ class GroupAdmin(AdminRole):
         if to is not None:
             if to not in ("earliest", "latest"):
                 raise BadOption(
-                    "position", to, "there is no such position", "use earliest or latest"
-                )
+                    "position", to, "there is no such position",
+                    'use "earliest" or "latest", offset= or time=',
+                )  # fmt: skip
             return dict.fromkeys(heads, 0) if to == "earliest" else heads
         if offset is not None:
             asked = offset if isinstance(offset, Mapping) else dict.fromkeys(heads, offset)
+            SlotSplit.check(topic, asked)
             for slot, position in asked.items():
                 if slot not in heads or type(position) is not int or position < 0:
                     raise BadOption(

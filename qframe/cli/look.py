@@ -49,8 +49,8 @@ def peek(
             ("slot", "state", "id", "key", "attempts", "due", "body"),
             [
                 (
-                    each.slot, each.state, each.id, each.key, each.attempts, second(each.due_ms),
-                    body_text(each),
+                    each.slot, each.state, each.id, each.key, each.attempts,
+                    second(each.shown_due_ms), body_text(each),
                 )
                 for each in records
             ],
@@ -119,7 +119,7 @@ def say_facts(record: Record) -> None:
             ("slot", record.slot),
             ("seq", record.seq),
             ("published", moment(record.published_at_ms)),
-            ("due", moment(record.due_ms)),
+            ("due", moment(record.shown_due_ms)),
             ("priority", record.priority or None),
             ("attempts", record.attempts or None),
             ("lost", record.lost or None),

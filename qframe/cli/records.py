@@ -17,7 +17,7 @@ def as_json(record: Record) -> dict[str, Any]:
         "topic": record.topic, "group": record.group, "slot": record.slot, "state": record.state,
         "id": record.id, "key": record.key, "subject": record.subject, "seq": record.seq,
         "headers": own_headers(record.headers), "tags": list(tags_of(record.headers)),
-        "published_at": moment(record.published_at_ms), "due_at": moment(record.due_ms),
+        "published_at": moment(record.published_at_ms), "due_at": moment(record.shown_due_ms),
         "lease_until": moment(record.lease_until_ms), "died_at": moment(record.died_at_ms),
         "held_since": moment(record.held_since_ms),
         "attempts": record.attempts, "lost": record.lost, "priority": record.priority,

@@ -91,8 +91,8 @@ def list_timers(
             ("due", "group", "state", "key", "id", "attempts", "body"),
             [
                 (
-                    second(each.due_ms), each.group, each.state, each.key or each.subject, each.id,
-                    each.attempts, body_text(each),
+                    second(each.shown_due_ms), each.group, each.state, each.key or each.subject,
+                    each.id, each.attempts, body_text(each),
                 )
                 for each in found.records
             ],

@@ -88,6 +88,11 @@ class Record(msgspec.Struct, kw_only=True):
     by_subject: bool = False
 
     @property
+    def shown_due_ms(self) -> int | None:
+        """When it is due, for people; None for one in the line of a stream or given back to it."""
+        return self.due_ms or None
+
+    @property
     def last_words(self) -> str | None:
         """The error and its traceback as one text, as a store keeps them: see `told_apart`."""
         return f"{self.error}\n{self.traceback}" if self.traceback else self.error

@@ -139,7 +139,7 @@ class Standing(msgspec.Struct, eq=False, kw_only=True):
             topic=record.topic, group=record.group or "", id=record.id, key=record.key,
             body=_decoded(record.body, record.headers), state=record.state,
             attempts=record.attempts or int(record.state == "doing"),
-            due_at=_moment(record.due_ms), error=record.error, traceback=record.traceback,
+            due_at=_moment(record.shown_due_ms), error=record.error, traceback=record.traceback,
         )  # fmt: skip
 
     def __str__(self) -> str:

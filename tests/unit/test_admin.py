@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from qframe.admin.admin import Admin
+from qframe.cli.records import as_json
 from qframe.clock import VirtualClock
 from qframe.codec import subject_of
 from qframe.errors import (
@@ -20,7 +21,7 @@ from qframe.errors import (
 from qframe.options.tuning import Tuning
 from qframe.outcomes import Verdict
 from qframe.stores.model.store import ModelStore
-from qframe.stores.types import Entry, PullRequest, Settlement
+from qframe.stores.types import Entry, PullRequest, Settlement, SlotSplit
 from qframe.topic import Topic
 
 EPOCH = "0" * 15 + "1"
@@ -259,7 +260,7 @@ def test_a_stream_is_replayed_from_the_start_the_end_an_offset_or_a_time(bench: 
     [
         ({}, "exactly one position is needed"),
         ({"to": "earliest", "offset": 1}, "exactly one position is needed"),
-        ({"to": "tomorrow"}, "there is no such position"),
+        ({"to": "tomorrow"}, 'use "earliest" or "latest", offset= or time='),
         ({"offset": -1}, "slots are 0 to 1"),
         ({"offset": {7: 1}}, "slots are 0 to 1"),
         ({"offset": True}, "slots are 0 to 1"),
@@ -271,6 +272,22 @@ def test_a_wrong_place_to_seek_is_refused(
 ) -> None:
     with pytest.raises(BadOption, match=shown):
         bench.admin.seek("events", "billing", **arguments)
+
+
+def test_a_seek_that_names_a_slot_which_was_split_is_refused_as_such(bench: Bench) -> None:
+    bench.admin.resize("events", 4)
+    with pytest.raises(SlotSplit, match="slot 1: topic 'events' has grown, and its slots are 2 to"):
+        bench.admin.seek("events", "billing", offset={1: 0})
+
+
+def test_what_was_given_back_to_a_stream_is_shown_without_a_time_as_the_rest_of_the_line(
+    bench: Bench,
+) -> None:
+    """It was said to be due in 1970."""
+    bench.publish(bench.stream, 3)
+    bench.settle(bench.stream, Verdict.RELEASE)
+    shown = [as_json(record) for record in bench.admin.peek("events", "billing")]
+    assert [(each["state"], each["due_at"]) for each in shown] == [("todo", None)] * 3
 
 
 def test_what_is_no_stream_cannot_be_replayed(bench: Bench) -> None:
