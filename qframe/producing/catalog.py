@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Protocol
 
-from qframe.errors import BadTopic, UnknownTopic
+from qframe.errors import BadTopic, QFrameError, UnknownTopic
 from qframe.forks import Forks
 from qframe.options.consumer import ConsumerOptions
 from qframe.stores.base import SubscribingStore
@@ -115,9 +116,16 @@ class TopicCatalog:
                     return self.declare(consumer.topic)
             found = self._store.topic(name)
             if found is None:
-                raise UnknownTopic(name, {each.topic_name for each in self._consumers})
+                raise UnknownTopic(name, self._known_names())
             self._remember(found)
             return found
+
+    def _known_names(self) -> set[str]:
+        """The names of the store's topics and of the app's own, one of which may be meant."""
+        names = {each.topic_name for each in self._consumers}
+        with suppress(QFrameError):  # its user may not be allowed to list them
+            names |= {each.name for each in self._store.topics()}
+        return names
 
     def _remember(self, topic: Topic) -> None:
         """Subscribes the app's own groups, and then keeps the topic."""

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import pytest
+
 from qframe.clock import VirtualClock
+from qframe.errors import UnknownTopic
 from qframe.producing.catalog import TopicCatalog
 from qframe.stores.model.store import ModelStore
 from qframe.topic import Topic
@@ -21,6 +24,13 @@ class Interrupted(dict[str, Topic]):
         found = super().get(name, default)
         self._meanwhile()
         return found
+
+
+def test_an_unknown_name_is_told_with_the_one_of_the_store_that_may_be_meant() -> None:
+    store = ModelStore(clock=VirtualClock())
+    store.declare(Topic("orders", slots=2))
+    with pytest.raises(UnknownTopic, match="did you mean 'orders'"):
+        TopicCatalog(store).resolve("order")
 
 
 def test_a_topic_is_found_while_another_thread_forgets_all() -> None:
