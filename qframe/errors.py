@@ -104,11 +104,12 @@ class TopicMismatch(BadInput):
     """Raised when a topic is declared with another kind, or a slot count that it never had."""
 
     def __init__(self, name: str, what: str, declared: object, asked: object) -> None:
-        more = f"double them: qframe topics resize {name}"
+        grows = what == "slots" and int(f"{asked}") > int(f"{declared}")
+        more = f"double them: qframe topics resize {name} --slots {asked}" if grows else "rename it"
         super().__init__(
             "topic", name,
             f"it was first declared with {what}={declared}, and now with {what}={asked}",
-            f"declare it with {what}={declared!r}, or {more if what == 'slots' else 'rename it'}",
+            f"declare it with {what}={declared!r}, or {more}",
         )  # fmt: skip
 
 

@@ -157,8 +157,7 @@ def checked_envelope(at: str, row: Any) -> dict[str, Any]:
     """
     if not isinstance(row, dict) or "body" not in row:
         raise BadInput(
-            at, row, "it is not an envelope",
-            'write {"body": …, "key": …} on each line, or leave --envelopes out',
+            at, row, "it is not an envelope", 'write {"body": …, "key": …} on each line',
         )  # fmt: skip
     for name in row:
         if name not in ENVELOPE:

@@ -67,12 +67,15 @@ def test_many_are_imported_moved_and_cancelled(program: Program, tmp_path: Path)
         '{"body": 4, "key": "d"}\n'
         '{"body": 5, "key": "e", "delay": "30d", "tags": ["x"]}\n'
         '{"body": 6, "key": 7, "delay": "30d"}\n'
+        '{"text": 7, "key": "f", "delay": "30d"}\n'
     )
     ran = program.run("timers", "import", "bookings", str(file), "--json")
-    assert (ran.code, ran.json["set"], ran.json["wrong"]) == (1, 2, 4)
-    for number, why in ((2, "not JSON"), (3, "not a time"), (4, "needs a time"), (6, "key")):
+    assert (ran.code, ran.json["set"], ran.json["wrong"]) == (1, 2, 5)
+    for number, why in (
+        (2, "not JSON"), (3, "not a time"), (4, "needs a time"), (6, "key"), (7, "not an envelope"),
+    ):  # fmt: skip
         [line] = [each for each in ran.err.splitlines() if f"line {number}" in each]
-        assert why in line
+        assert (why in line, "--" in line) == (True, False)
     again = program.run("timers", "import", "bookings", str(file), "--json")
     assert again.json["outcomes"] == {"duplicate": 2}
     dry = program.ok("timers", "move", "bookings", "--all", "--shift", "1h", "--dry-run", "--json")

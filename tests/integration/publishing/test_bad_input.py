@@ -229,8 +229,10 @@ def test_a_topic_declared_otherwise_is_refused_and_stays_as_it_was(app: QFrame) 
     with pytest.raises(TopicMismatch, match="declared with kind=ordered, and now with kind=delay"):
         app.publish(Topic("ordered", kind="delay", slots=4), 1)
     more = "declared with slots=4, and now with slots=8; .* or double them: qframe topics resize"
-    with pytest.raises(TopicMismatch, match=more):
+    with pytest.raises(TopicMismatch, match=f"{more} ordered --slots 8$"):
         app.declare(Topic("ordered", kind="ordered", slots=8))
+    with pytest.raises(TopicMismatch, match=r"declare it with slots=4, or rename it$"):
+        app.declare(Topic("ordered", kind="ordered", slots=2))
     found = app.store.topic("ordered")
     assert found is not None
     assert (found.kind, found.slots) == ("ordered", 4)
