@@ -12,7 +12,7 @@ from qframe.batching.gathering import Channel, Gathering
 from qframe.batching.settling import ItemSettler
 from qframe.clock import SYSTEM_CLOCK, Clock
 from qframe.errors import BadOption, BatcherClosed, BatcherForked, NotProcessed, QueueFull
-from qframe.hooks import check_result, is_async
+from qframe.hooks import check_result, is_async, takes
 from qframe.locks import is_held_here
 from qframe.service import new_thread
 from qframe.topic import checked_name, duration_ms
@@ -75,7 +75,8 @@ class Batcher(Generic[T]):
         self._queue_size = queue_size
         self._full_at = -(-queue_size // batch_size)  # with fewer batches there is room
         self._settler: ItemSettler[T] = ItemSettler(
-            name, None if on_error is None else checked_function("on_error", on_error)
+            name,
+            None if on_error is None else checked_function("on_error", on_error, "items", "error"),
         )
         self._closing = False
         self._pid = os.getpid()
@@ -334,8 +335,8 @@ def checked_count(what: str, value: int) -> int:
     return value
 
 
-def checked_function(what: str, value: Callable[..., Any]) -> Callable[..., Any]:
-    """The value itself, if it can be called and returns when it is done.
+def checked_function(what: str, value: Callable[..., Any], *arguments: str) -> Callable[..., Any]:
+    """The value itself, if it can be called with such arguments and returns when it is done.
 
     Raises:
         BadOption: otherwise.
@@ -346,5 +347,10 @@ def checked_function(what: str, value: Callable[..., Any]) -> Callable[..., Any]
         raise BadOption(
             what, value, "it is an async function, and the batcher's threads do not await",
             "give a plain function; it can call asyncio.run(...)",
+        )  # fmt: skip
+    if not takes(value, *arguments):
+        raise BadOption(
+            what, value, f"it cannot be called as {what}({', '.join(arguments)})",
+            "give a function of these parameters",
         )  # fmt: skip
     return value

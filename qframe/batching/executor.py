@@ -43,7 +43,7 @@ class BatchExecutor(Batcher[T]):
         on_error: Callable[[list[T], BaseException], object] | None = None,
         clock: Clock | None = None,
     ) -> None:
-        checked_function("process", process)
+        checked_function("process", process, "items")
         ten_batches = 10 * checked_count("batch_size", batch_size)
         super().__init__(
             name,

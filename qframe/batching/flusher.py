@@ -41,7 +41,7 @@ class Flusher(Batcher[T]):
         on_error: Callable[[list[T], BaseException], object] | None = None,
         clock: Clock | None = None,
     ) -> None:
-        checked_function("process", process)
+        checked_function("process", process, "items")
         super().__init__(
             name,
             run=lambda _, items: process(items),

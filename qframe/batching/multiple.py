@@ -65,8 +65,8 @@ class MultipleQueueFlusher(Batcher[T]):
         on_error: Callable[[list[T], BaseException], object] | None = None,
         clock: Clock | None = None,
     ) -> None:
-        self._route = checked_function("route", route)
-        checked_function("process", process)
+        self._route = checked_function("route", route, "item")
+        checked_function("process", process, "group")
         super().__init__(
             name,
             run=lambda index, items: process(Group(index, items)),

@@ -237,8 +237,8 @@ def consumer_options(**given: Any) -> ConsumerOptions:
         )  # fmt: skip
     if options.on_dead is not None and not takes(options.on_dead, "message", "error"):
         raise BadOption(
-            "on_dead", options.on_dead, "it cannot be called with a message and its error",
-            "give it two parameters: (message, error)",
+            "on_dead", options.on_dead, "it cannot be called as on_dead(message, error)",
+            "give a function of these parameters",
         )  # fmt: skip
     return options
 

@@ -241,6 +241,8 @@ async def asynchronous(items: list[Any]) -> None: ...
         ({"process": None}, "process None: it cannot be called"),
         ({"process": asynchronous}, "async function"),
         ({"on_error": 5}, "on_error 5"),
+        ({"on_error": len}, r"it cannot be called as on_error\(items, error\)"),
+        ({"process": lambda: None}, r"it cannot be called as process\(items\)"),
     ],
 )
 def test_wrong_options_are_refused_and_no_thread_is_left(

@@ -222,7 +222,7 @@ def test_a_consumer_takes_durations_with_units_and_a_backoff() -> None:
         ({"broadcast": True, "start": "now"}, "start 'now': it must be one of earliest, latest"),
         ({"serial": 1}, "serial 1: it must be True or False; use False, or leave it out"),
         ({"on_dead": "mail"}, "on_dead 'mail': it must be a callable; leave it out"),
-        ({"on_dead": len}, "on_dead <built-in function len>: it cannot be called with a message"),
+        ({"on_dead": len}, "on_dead <built-in function len>: it cannot be called as on_dead"),
         ({"rate_limit": 10}, "rate_limit 10: it must be a RateLimit, or a rate such as"),
         ({"rate_limit": "10"}, "rate_limit '10': it must be a RateLimit, or a rate such as"),
         ({"breaker": 10}, "breaker 10: it must be a Breaker, such as Breaker(failures=10"),
