@@ -178,10 +178,21 @@ def give_back(bench: Bench, topic: Topic) -> None:
     bench.store.revoke(topic, "g", [ask], "lost")
 
 
+def wait_for_a_retry(bench: Bench, topic: Topic) -> None:
+    bench.publish(topic, 1, "k")
+    bench.retry(topic, *bench.got(topic), delay_ms=60_000)
+
+
+def hasten(bench: Bench, topic: Topic) -> None:
+    [one] = bench.store.first_of_key(topic, "g", "k")
+    bench.store.hasten(topic, "g", one.slot, one.subject or "", one.seq or 0)
+
+
 MAKES_DUE: dict[str, tuple[Callable[[Bench, Topic], Any], Callable[[Bench, Topic], Any]]] = {
     "a dead letter is retried": (bury, lambda b, t: b.store.retry_dead(t, "g")),
     "a timer is moved": (delay, lambda b, t: b.store.edit(t, "k", due_ms=b.store.now_ms())),
     "an answer that was lost is revoked": (hand_out, give_back),
+    "a retry is hastened": (wait_for_a_retry, hasten),
 }
 
 

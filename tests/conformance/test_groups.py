@@ -366,10 +366,12 @@ def test_after_a_seek_counts_begin_where_the_group_was_moved_to(bench: Bench) ->
         bench.publish(topic, number)
     got = bench.got(topic)
     bench.ack(topic, *got[:3])
-    bench.kill(topic, got[3])
+    bench.kill(topic, *got[3:])
+    assert bench.store.drop_dead(topic, "g", [got[4].id]) == bench.total(topic).cancelled == 1
     bench.store.seek(topic, "g", {0: 2})
     one = bench.store.stats(topic)[0]
     assert (one.published, one.todo, one.settled, one.dead, one.doing) == (3, 3, 0, 0, 0)
+    assert one.cancelled == 0
     assert (one.floor, one.head) == (2, 5)
 
 
@@ -392,6 +394,37 @@ def test_after_a_seek_old_receipts_are_stale_and_retries_are_gone(bench: Bench) 
     assert [(body_of(one), one.attempt) for one in again] == [(3, 1)]
     assert bench.ack(topic, *again) == SETTLED
     assert bench.store.stats(topic)[0].floor == 4
+
+
+@pytest.mark.parametrize("end", ["ack", "retry", "kill", "release"])
+def test_what_is_handed_out_again_after_a_seek_ends_under_its_new_receipt_alone(
+    bench: Bench, end: str
+) -> None:
+    topic = bench.topic("stream", "g")
+    for number in range(2):
+        bench.publish(topic, number)
+    old = bench.got(topic)
+    bench.store.seek(topic, "g", {0: 0})
+    new = bench.got(topic)
+    assert [one.seq for one in new] == [one.seq for one in old]
+    settle = getattr(bench, end)
+    assert settle(topic, *old) == STALE * 2
+    assert bench.total(topic).doing == 2
+    assert settle(topic, *new) == SETTLED * 2
+
+
+def test_of_what_is_acknowledged_together_only_that_of_the_receipt_in_force_is(
+    bench: Bench,
+) -> None:
+    topic = bench.topic("stream", "g")
+    for number in range(2):
+        bench.publish(topic, number)
+    old = bench.got(topic)
+    bench.store.seek(topic, "g", {0: 0})
+    new = bench.got(topic)
+    epochs = bench.store.epochs(topic, "g")
+    assert bench.store.acknowledge(topic, "g", [old[0], new[1]], epochs) == [*STALE, *SETTLED]
+    assert bench.ack(topic, new[0]) == SETTLED
 
 
 def test_a_dead_letter_that_stayed_through_a_seek_can_be_retried_and_dropped(

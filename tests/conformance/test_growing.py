@@ -554,6 +554,21 @@ def test_a_group_that_subscribes_or_goes_meanwhile_is_there_or_not_afterwards(
     assert sorted(bench.bodies(after, "new")) == [0, 1, 2, 3, 4, 5]
 
 
+@pytest.mark.parametrize("kind", ["stream", "ordered"])
+def test_the_last_subscription_to_a_grown_topic_says_when_its_group_goes(
+    bench: Bench, kind: str
+) -> None:
+    topic = grown(bench, bench.topic(kind), 2)
+    for first, second in ((100, None), (None, 100), (100, 5000)):
+        group = f"g-{first}-{second}"
+        bench.store.subscribe(topic, group, expires_ms=first)
+        bench.store.subscribe(topic, group, expires_ms=second)
+    bench.advance(1000)
+    while bench.store.sweep(topic):
+        pass
+    assert bench.store.groups(topic) == ["g-100-5000", "g-100-None"]
+
+
 def test_what_no_group_has_claimed_goes_to_the_first_one(bench: Bench) -> None:
     topic = bench.topic("delay", slots=2)
     for number in range(6):

@@ -288,13 +288,14 @@ def test_what_is_handed_out_too_often_is_dead_with_the_error_of_its_last_retry(
     topic = bench.topic(kind, "g")
     bench.publish(topic, 1, "k")
     for error in ("first", "second"):
-        bench.retry(topic, *bench.got(topic, max_attempts=3), error=error)
+        got = bench.got(topic, max_attempts=3)
+        bench.retry(topic, *got, error=error, traceback=f"{error}\nline")
     bench.got(topic, lease_ms=50, max_attempts=3)
     bench.advance(50)
     pulled = bench.pull(topic, max_attempts=3)
     assert (pulled.deliveries, pulled.dead) == ([], 1)
     [letter] = bench.store.dead(topic, "g")
-    assert (letter.error, letter.attempts) == ("second", 3)
+    assert (letter.error, letter.traceback, letter.attempts) == ("second", "second\nline", 3)
 
 
 @pytest.mark.promise(6, 7)

@@ -9,11 +9,13 @@ import pytest
 from databases import EPOCH, Together, begun, entry, pulled
 from eventually import eventually
 
+from qframe.clock import VirtualClock
 from qframe.drivers.sql import Transaction
 from qframe.outcomes import Verdict
 from qframe.stores.sql import publish as publishing
 from qframe.stores.sql.store import SqlStore
 from qframe.stores.types import Settlement
+from qframe.topic import Topic
 
 pytestmark = pytest.mark.promise(1, 3)
 
@@ -79,6 +81,36 @@ def test_whoever_publishes_to_the_same_slot_waits_for_the_commit_and_to_another_
     holder.join()
     same.join()
     assert [one.body for one in pulled(store, topic, "r").deliveries] == [b"1", b"3"]
+
+
+def test_a_sweep_waits_for_nobody_and_leaves_what_is_in_use(url: str) -> None:
+    clock = VirtualClock()
+    store = SqlStore(url, clock=clock)
+    topic = Topic("t", slots=2, dedupe_window="1s")
+    store.declare(topic)
+    place = store._ref(topic)
+    keys = {topic.slot_of(f"k{number}".encode()): f"k{number}" for number in range(9)}
+    store.publish(topic, [entry(topic, 1, keys[slot], "m") for slot in range(2)])
+    clock.advance(1000)
+    inside, go_on = threading.Event(), threading.Event()
+
+    def hold(transaction: Transaction) -> None:
+        publishing.publish(transaction, place, [entry(topic, 2, keys[0], "held")])
+        inside.set()
+        assert go_on.wait(60)
+
+    holder = Together(lambda: store._database.write(hold))
+    assert inside.wait(60)
+    removed: list[int] = []
+    sweeper = Together(lambda: removed.append(store.sweep(topic)))
+    try:
+        assert eventually(lambda: removed, within=10) == [1]
+    finally:
+        go_on.set()
+        holder.join()
+        sweeper.join()
+    assert store.sweep(topic) == 1
+    store.close()
 
 
 @pytest.mark.parametrize("kind", KINDS)
