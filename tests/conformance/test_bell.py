@@ -173,6 +173,11 @@ def hand_out(bench: Bench, topic: Topic) -> None:
     bench.got(topic, receipt="lost")
 
 
+def hand_out_of_line(bench: Bench, topic: Topic) -> None:
+    bench.publish(topic, 1)
+    bench.got(topic, receipt="lost")
+
+
 def give_back(bench: Bench, topic: Topic) -> None:
     [ask] = [PullRequest(slot, each, 100) for slot, each in bench.store.epochs(topic, "g").items()]
     bench.store.revoke(topic, "g", [ask], "lost")
@@ -183,16 +188,33 @@ def wait_for_a_retry(bench: Bench, topic: Topic) -> None:
     bench.retry(topic, *bench.got(topic), delay_ms=60_000)
 
 
+def wait_before_another(bench: Bench, topic: Topic) -> None:
+    wait_for_a_retry(bench, topic)
+    bench.publish(topic, 2, "k")
+
+
 def hasten(bench: Bench, topic: Topic) -> None:
     [one] = bench.store.first_of_key(topic, "g", "k")
     bench.store.hasten(topic, "g", one.slot, one.subject or "", one.seq or 0)
+
+
+def skip(bench: Bench, topic: Topic) -> None:
+    [one] = bench.store.first_of_key(topic, "g", "k")
+    bench.store.skip(topic, "g", one.slot, one.subject or "", one.seq or 0, "skipped")
 
 
 MAKES_DUE: dict[str, tuple[Callable[[Bench, Topic], Any], Callable[[Bench, Topic], Any]]] = {
     "a dead letter is retried": (bury, lambda b, t: b.store.retry_dead(t, "g")),
     "a timer is moved": (delay, lambda b, t: b.store.edit(t, "k", due_ms=b.store.now_ms())),
     "an answer that was lost is revoked": (hand_out, give_back),
+    "an answer of a line that was lost is revoked": (hand_out_of_line, give_back),
     "a retry is hastened": (wait_for_a_retry, hasten),
+    "what stands before another is skipped": (wait_before_another, skip),
+}
+OF_KINDS = {
+    "a timer is moved": ["ordered", "delay"],
+    "an answer of a line that was lost is revoked": ["stream"],
+    "what stands before another is skipped": ["ordered"],
 }
 
 
@@ -201,8 +223,7 @@ MAKES_DUE: dict[str, tuple[Callable[[Bench, Topic], Any], Callable[[Bench, Topic
     [
         (how, kind)
         for how in MAKES_DUE
-        for kind in ["stream", "ordered", "delay"]
-        if (how, kind) != ("a timer is moved", "stream")
+        for kind in OF_KINDS.get(how, ["stream", "ordered", "delay"])
     ],
 )
 def test_it_rings_when(bench: Bench, how: str, kind: str) -> None:

@@ -26,7 +26,7 @@ from qframe.stores.open import open_store
 from qframe.stores.sql import ranges
 from qframe.stores.sql.dead import _dead_of_ids
 from qframe.stores.sql.migrate import MIGRATIONS
-from qframe.stores.sql.schema import slots
+from qframe.stores.sql.schema import PREFIX, expiries, groups, metadata, slots
 from qframe.stores.sql.store import SqlStore
 from qframe.stores.types import Entry, PullRequest, Settlement
 
@@ -53,9 +53,9 @@ def change(path: Path, *statements: str) -> None:
     connection.close()
 
 
-def filled(app: QFrame, kind: str) -> Topic:
+def filled(app: QFrame, kind: str, **options: Any) -> Topic:
     """A topic of one slot with messages in doing, todo and dead."""
-    topic = Topic(f"a-{kind}", kind=kind, slots=1)
+    topic = Topic(f"a-{kind}", kind=kind, slots=1, **options)
     app.declare(topic)
     app.store.subscribe(topic, "g")
     app.store.take(topic, "g", {0: EPOCH})
@@ -67,7 +67,7 @@ def filled(app: QFrame, kind: str) -> Topic:
     one = pulled.deliveries[0]
     app.store.settle(
         topic, "g",
-        [Settlement(0, one.subject, one.seq, "r", 1, EPOCH, Verdict.DEAD, error="e")],
+        [Settlement(0, one.subject, one.seq, "r", 1, EPOCH, Verdict.DEAD, error="e", id=one.id)],
     )  # fmt: skip
     assert app.store.verify(topic) == []
     return topic
@@ -481,6 +481,39 @@ def test_a_slot_whose_record_of_a_group_is_missing_has_no_counts_and_is_named(
     [totals] = app.admin.topics()
     assert totals.groups[0].todo == before[1].todo
     assert "this slot has no record of it" in app.admin.verify(topic)[0]
+
+
+def rows_of_groups(path: Path) -> dict[str, int]:
+    """How many rows stand for groups, by table."""
+    with closing(sqlite3.connect(path)) as connection:
+        return {
+            table.name.removeprefix(PREFIX): connection.execute(
+                f"SELECT count(*) FROM {table.name}"
+            ).fetchone()[0]
+            for table in metadata.sorted_tables
+            if {"cursor", "group_id"} & set(table.columns.keys()) or table in (groups, expiries)
+        }
+
+
+def test_the_last_group_of_a_topic_that_is_deleted_leaves_no_row_in_any_table(
+    app: QFrame, path: Path
+) -> None:
+    """Its numbers come never again, so nobody would find what is left of it."""
+    store, used = app.store, dict.fromkeys(rows_of_groups(path), 0)
+    for kind in ("stream", "ordered"):
+        topic = filled(app, kind, history="1d")
+        store.subscribe(topic, "g", expires_ms=60_000, max_parked=9 if kind == "stream" else 0)
+        store.tune(topic, "g", {"threads": "2"})
+        store.draw(topic, "g", 1, rate=1, per_ms=1000, burst=2)
+        store.report(topic, "g", "w", "{}")
+        store.heartbeat(topic, "g", "w", 60_000)
+        store.claim(topic, "g", "w", {0: EPOCH})
+        used = {name: used[name] + count for name, count in rows_of_groups(path).items()}
+        assert store.drop_group(topic, "g")
+        while not store.delete(topic):
+            pass
+        assert set(rows_of_groups(path).values()) == {0}, rows_of_groups(path)
+    assert all(used.values()), used
 
 
 def test_dead_letters_of_ids_are_found_by_the_index_of_ids(app: QFrame, path: Path) -> None:
