@@ -138,6 +138,28 @@ def test_who_meets_a_running_one_is_told_how_long_its_lease_lasts(
     assert 0 < claimed(marking, scope, "a").wait_ms <= 600_000
 
 
+def test_a_renewed_lease_lasts_as_long_as_the_renewal_says(marking: Any, scope: Scope) -> None:
+    first = claimed(marking, scope, "a", lease_ms=600_000)
+    for lease_ms in (60_000, 300_000):
+        assert marking.renew_many(scope, [first], lease_ms) == [True]
+        assert lease_ms / 2 < claimed(marking, scope, "a").wait_ms <= lease_ms
+
+
+@pytest.mark.parametrize("name", EVERYWHERE + TRANSACTIONAL)
+def test_what_is_done_is_forgotten_once_its_retention_is_over(
+    request: pytest.FixtureRequest, tmp_path: Path, scope: Scope, name: str
+) -> None:
+    with checker_of(request, name, tmp_path, retention=0.1) as checker:
+        assert checker.finish_many(scope, [claimed(checker, scope, "a")]) == [True]
+
+        def again() -> Claim | None:
+            checker.sweep(10)
+            claim = claimed(checker, scope, "a")
+            return claim if claim.state is State.CLAIMED else None
+
+        checker.release_many(scope, [eventually(again, within=20)])
+
+
 @pytest.fixture(params=TRANSACTIONAL)
 def transactional(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Any]:
     with checker_of(request, request.param, tmp_path) as made:
