@@ -160,6 +160,16 @@ def test_what_is_done_is_forgotten_once_its_retention_is_over(
         checker.release_many(scope, [eventually(again, within=20)])
 
 
+def test_what_is_done_outlasts_a_sweep_before_its_retention_is_over(
+    request: pytest.FixtureRequest, tmp_path: Path, scope: Scope
+) -> None:
+    for name in ("database-sqlite", "transactional-sqlite"):
+        with checker_of(request, name, tmp_path, retention=30) as checker:
+            assert checker.finish_many(scope, [claimed(checker, scope, "a")]) == [True]
+            assert checker.sweep(10) == 0
+            assert claimed(checker, scope, "a").state is State.DONE
+
+
 @pytest.fixture(params=TRANSACTIONAL)
 def transactional(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Any]:
     with checker_of(request, request.param, tmp_path) as made:

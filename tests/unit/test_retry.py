@@ -62,6 +62,13 @@ def test_a_moment_is_the_same_whatever_way_it_is_given(moment: datetime) -> None
     assert abs(expected_ms - exact_ms) <= 1
 
 
+@given(ms=st.integers(0, 2**42))
+def test_a_moment_to_the_millisecond_is_that_millisecond(ms: int) -> None:
+    assert checked_times(None, ms / 1000) == (None, ms)
+    at = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=ms)
+    assert checked_times(None, at) == (None, ms)
+
+
 def test_a_moment_may_be_given_as_seconds_since_1970() -> None:
     assert checked_times(None, MOMENT_MS / 1000) == (None, MOMENT_MS)
 

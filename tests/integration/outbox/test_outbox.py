@@ -3,14 +3,27 @@
 from __future__ import annotations
 
 import sqlite3
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from databases import Together
 from eventually import eventually
 from servers import MariaDbServer
-from sqlalchemy import Column, Engine, Integer, MetaData, Table, create_engine, insert, select, text
+from sqlalchemy import (
+    Column,
+    Engine,
+    Integer,
+    MetaData,
+    Table,
+    create_engine,
+    event,
+    insert,
+    select,
+    text,
+)
 from sqlalchemy.orm import Session, scoped_session, sessionmaker
 
 from qframe import (
@@ -215,6 +228,35 @@ def test_a_commit_rings_and_a_rollback_does_not(local: Engine) -> None:
     with local.begin() as connection:
         outbox.publish(connection, orders, 4, key="k")
     assert rung == [1, 1]
+
+
+@pytest.mark.promise(3)
+@pytest.mark.parametrize("url", ["postgres", "mariadb"], indirect=True)
+def test_a_message_of_a_key_comes_behind_all_of_the_transaction_that_it_waited_for(
+    engine: Engine,
+) -> None:
+    outbox = Outbox(engine)
+    outbox.create()
+    waits = threading.Event()
+
+    def publish_another() -> None:
+        with engine.begin() as connection:
+            event.listen(connection, "before_cursor_execute", told)
+            outbox.publish(connection, orders, "other", key="k")
+
+    def told(_connection: Any, _cursor: Any, statement: str, *_: Any) -> None:
+        if statement.startswith(f"UPDATE {outbox.rows.lines_name}"):
+            waits.set()
+
+    with engine.begin() as connection:
+        outbox.publish(connection, orders, "first", key="k")
+        other = Together(publish_another)
+        assert waits.wait(60)
+        outbox.publish(connection, orders, "second", key="k")
+    other.join()
+    with engine.connect() as connection:
+        rows = outbox.rows.page(connection, limit=9)
+    assert [row.body for row in rows] == [b'"first"', b'"second"', b'"other"']
 
 
 def test_on_postgres_a_commit_is_heard_elsewhere_and_a_rollback_is_not(
