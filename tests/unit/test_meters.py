@@ -5,6 +5,9 @@ from __future__ import annotations
 import pytest
 
 from qframe.clock import VirtualClock
+from qframe.message import Delivery
+from qframe.outcomes import Settled, Verdict
+from qframe.runtime.handler.retry_policy import Disposition
 from qframe.telemetry.histogram import Distribution
 from qframe.telemetry.meters import Meters
 
@@ -41,3 +44,20 @@ def test_an_event_counts_under_its_own_name_alone(event: str) -> None:
     assert {each: after[each] - before[each] for each in after if after[each] != before[each]} == {
         NUMBERS[event]: 3
     }
+
+
+def test_each_end_counts_by_what_the_store_has_said_of_it() -> None:
+    """What the store has not answered yet is sent again, and counts then."""
+    meter = Meters(VirtualClock()).of(*WHERE)
+    one = Delivery("m", None, None, b"1", 0, 0, None, 0, "r", 1)
+    batch = [
+        one, one, one,
+        Disposition(one, Verdict.RETRY), Disposition(one, Verdict.RELEASE),
+        Disposition(one, Verdict.DEAD), Disposition(one, Verdict.DEAD, is_rejected=True),
+        Disposition(one, Verdict.DEAD),
+    ]  # fmt: skip
+    results = [Settled.SETTLED] * 7 + [Settled.STALE]
+    results[1:3] = [Settled.STALE, Settled.AWAY]
+    meter.settled(batch, results)
+    counted = {name: count for name, count in meter.outcomes if count}
+    assert counted == {"ack": 1, "retry": 1, "dead": 1, "reject": 1, "stale": 2}

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from qframe.admin.admin import Admin
 from qframe.clock import VirtualClock
 from qframe.errors import StoreUnavailable
@@ -80,6 +82,16 @@ def test_it_is_told_where_messages_stand_how_late_and_who_is_missing() -> None:
     assert bench.number("qframe_outbox_refused", "shop") == 1
     assert bench.number("qframe_clock_skew_seconds") == 0
     assert bench.number("qframe_schedule_overdue_seconds") == 0
+
+
+@pytest.mark.parametrize("ahead_s", [7, -7])
+def test_the_skew_is_how_far_this_clock_is_ahead_of_that_of_the_store(ahead_s: int) -> None:
+    store = ModelStore(clock=VirtualClock())
+    clock = VirtualClock(store.now_ms() + ahead_s * 1000)
+    roster = Bench().roster
+    numbers = StoreNumbers(store, Admin(store, roster=roster), roster=roster, clock=clock)
+    found = {family.name: dict(family.values) for family in numbers.families()}
+    assert found["qframe_clock_skew_seconds"] == {(): ahead_s}
 
 
 def test_it_is_read_once_however_many_ask() -> None:
