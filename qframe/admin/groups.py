@@ -113,7 +113,8 @@ class GroupAdmin(AdminRole):
     ) -> dict[int, int]:
         """Moves a group of a stream: it handles next the messages published from there on.
 
-        Waiting retries are dropped; dead letters stay.
+        Waiting retries are dropped. So are dead letters from there on, since they come again; those
+        before it stay.
 
         Args:
             topic: a stream.
