@@ -346,6 +346,27 @@ def test_on_priority_the_earlier_of_two_passed_times_is_kept(bench: Bench) -> No
     assert bench.store.timer(topic, "k")[0].due_ms == now - 30
 
 
+@pytest.mark.parametrize("kind", ["delay", "priority", "merge"])
+def test_what_replaces_or_merges_has_nothing_of_the_error_before(bench: Bench, kind: str) -> None:
+    topic = bench.topic(kind, "g")
+    bench.publish(topic, 1, "k")
+    bench.retry(topic, *bench.got(topic), delay_ms=60_000, error="old", traceback="old\nline")
+    assert [one.error for one in bench.store.timer(topic, "k")] == ["old"]
+    bench.publish(topic, 2, "k", delay_ms=60_000)
+    [one] = bench.store.timer(topic, "k")
+    assert (one.error, one.traceback, one.attempts) == (None, None, 0)
+
+
+def test_of_equal_subjects_of_one_batch_the_last_priority_counts(bench: Bench) -> None:
+    topic = bench.topic("priority", "g")
+    given = (("a", 1), ("b", 5), ("a", 9), ("c", 9), ("c", 2))
+    entries = [bench.entry(topic, key, key, priority=priority) for key, priority in given]
+    outcomes = bench.store.publish(topic, entries)
+    assert outcomes == ["stored", "stored", "replaced", "stored", "replaced"]
+    assert bench.bodies(topic) == ["a", "b", "c"]
+    assert [one.priority for key in "abc" for one in bench.store.timer(topic, key)] == [9, 5, 2]
+
+
 @pytest.mark.parametrize(
     ("kind", "body", "left"), [("delay", 2, None), ("priority", 2, None), ("merge", 2, 80)]
 )
