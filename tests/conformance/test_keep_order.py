@@ -237,6 +237,26 @@ def test_while_so_much_is_parked_the_line_is_not_read(bench: Bench) -> None:
     assert (pulled.full, bodies(pulled.deliveries)) == ([], [1, 2, 4])
 
 
+def test_a_bell_rings_when_the_end_of_a_part_of_a_run_lets_the_line_be_read_again(
+    bench: Bench,
+) -> None:
+    topic = keeping(bench, *"aaa", max_parked=2)
+    first, *others = bench.got(topic)
+    bench.release(topic, *others)
+    bench.retry(topic, first)
+    put(bench, topic, "b")
+    run = bench.got(topic)
+    assert bodies(run) == [0, 1, 2]
+    assert bench.pull(topic).full == [0]
+    bell = bench.store.bell([topic])
+    bench.hear_out(bell)
+    bench.ack(topic, run[0])
+    if bench.store.capabilities.bell:
+        assert bell.wait(30)
+    assert bench.bodies(topic) == [3]
+    bell.close()
+
+
 def test_the_position_behind_what_was_parked_is_told(bench: Bench) -> None:
     topic = keeping(bench, "a")
     bench.retry(topic, *bench.got(topic), delay_ms=100)

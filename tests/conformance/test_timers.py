@@ -116,6 +116,15 @@ def test_a_timer_moved_into_the_past_is_due_now(bench: Bench, kind: str) -> None
     assert bench.bodies(topic) == [1]
 
 
+@pytest.mark.parametrize("kind", SUBJECTS)
+def test_a_timer_moved_to_before_1970_is_due_since_then(bench: Bench, kind: str) -> None:
+    topic = bench.topic(kind, "g")
+    bench.publish(topic, 1, "k", delay_ms=300)
+    assert bench.store.edit(topic, "k", due_ms=-5) == "done"
+    assert [one.due_ms for one in bench.store.timer(topic, "k")] == [0]
+    assert bench.bodies(topic) == [1]
+
+
 def test_moved_timers_go_in_the_order_of_their_new_times(bench: Bench) -> None:
     topic = bench.topic("delay", "g")
     now = bench.store.now_ms()
