@@ -255,6 +255,20 @@ def test_what_is_retried_is_due_at_its_retry_time_and_so_behind_the_others(
     assert bench.bodies(topic) == ["b", "a"]
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_comes_again_and_what_is_new_are_no_more_together_than_was_asked(
+    bench: Bench, kind: str
+) -> None:
+    topic = bench.topic(kind, "g")
+    for number in range(8):
+        bench.publish(topic, number, f"k{number}")
+    bench.retry(topic, *bench.got(topic, limit=3))
+    bench.release(topic, *bench.got(topic, limit=1))
+    found = [len(bench.got(topic, limit=limit, lease_ms=9000)) for limit in (2, 3, 3)]
+    assert found == [2, 3, 3]
+    assert bench.total(topic).doing == 8
+
+
 @pytest.mark.promise(5)
 def test_a_run_ends_before_a_message_that_is_not_due(bench: Bench) -> None:
     topic = bench.topic("ordered", "g")

@@ -226,6 +226,14 @@ def test_dead_letters_are_grouped_by_cause_with_a_trend(desk: Desk) -> None:
     assert desk.audit[-1]["cause"] == most.name
 
 
+def test_causes_of_a_whole_page_are_not_told_as_those_of_all(desk: Desk) -> None:
+    desk.publish(*range(501))
+    desk.end(Verdict.DEAD)
+    for limit, is_all in ((500, False), (502, True)):
+        found = desk.admin.dead_causes("events", "billing", limit)
+        assert (found.looked_at, found.is_all) == (min(limit, 501), is_all)
+
+
 def test_what_cannot_be_kept_for_the_audit_is_told_and_was_done(desk: Desk) -> None:
     def keep(_facts: Mapping[str, Any]) -> None:
         raise StoreUnavailable("store", "away")
