@@ -336,3 +336,31 @@ def test_a_group_that_there_is_not_cannot_be_tuned(bench: Bench, act: str) -> No
         getattr(bench.admin, act)("orders", "nobody")
     with pytest.raises(UnknownTopic, match="nothing"):
         getattr(bench.admin, act)("nothing", "billing")
+
+
+def test_a_group_without_workers_is_retired_once_it_has_kept_a_message_for_longer_than_retain(
+    bench: Bench,
+) -> None:
+    entry = Entry(0, None, "m", "m", None, None, b"1")
+    bench.store.publish(bench.stream, [entry])
+    bench.clock.advance(bench.stream.retain_ms)
+    assert bench.admin.retired("events") == []
+    bench.clock.advance(1)
+    assert bench.admin.retired("events") == ["billing"]
+    bench.store.heartbeat(bench.stream, "billing", "w", 1000)
+    assert bench.admin.retired("events") == []
+
+
+def test_lag_is_all_that_is_not_settled_wherever_it_stands(bench: Bench) -> None:
+    bench.publish(bench.stream, 4)
+    bench.settle(bench.stream, Verdict.RETRY, 1)
+    asks = [PullRequest(slot, EPOCH, 1) for slot in range(2)]
+    held = bench.store.pull(
+        bench.stream, "billing", asks, receipt="r", lease_ms=30_000, max_attempts=16
+    )
+    assert held.deliveries
+    assert bench.admin.lag("events", "billing") == 4
+    assert [each.lag for each in bench.admin.topic("events").groups] == [4]
+    bench.clock.advance(30_000)
+    done = bench.settle(bench.stream, Verdict.ACK)
+    assert bench.admin.lag("events", "billing") == 4 - done
