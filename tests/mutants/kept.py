@@ -10,10 +10,11 @@ from mutants.mutant import Mutant
 from mutants.parts import PARTS
 from mutants.runtime import RUNTIME
 from mutants.schedules import SCHEDULES
+from mutants.slips import SLIPS
 from mutants.standing import STANDING
 from mutants.stores import STORES
 from mutants.survived import SURVIVED
 
 KEPT: Final[list[Mutant]] = [
-    *RUNTIME, *STORES, *SURVIVED, *GUARDS, *PARTS, *GROWTH, *STANDING, *SCHEDULES,
+    *RUNTIME, *STORES, *SURVIVED, *GUARDS, *PARTS, *GROWTH, *STANDING, *SCHEDULES, *SLIPS,
 ]  # fmt: skip
