@@ -13,6 +13,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from bench import Bench
 from eventually import eventually
@@ -28,6 +29,7 @@ from qframe.cli.main import cli
 from qframe.clock import SYSTEM_CLOCK, Clock, SystemClock, VirtualClock
 from qframe.doctor.examine import examine
 from qframe.doctor.findings import Finding
+from qframe.doctor.topic_checks import dedupe_window
 from qframe.options.report import ConsumerReport
 from qframe.options.settings import Settings
 from qframe.stores.doubling import Doubling
@@ -254,6 +256,8 @@ def test_a_sqlite_file_that_is_not_there_is_found_and_not_created(tmp_path: Path
     assert not path.exists()
     with RedisServer(tmp_path) as server:
         assert found_by(server.url, timers_db=f"sqlite:///{path}")["timers_db"].level == "error"
+        away = found_by(server.url, timers_db="postgresql+psycopg://u@127.0.0.1:1/x")
+        assert away["timers_db"].level == "error"
 
 
 @pytest.mark.mounts
@@ -315,6 +319,13 @@ def test_unsafe_topics_and_groups_that_nobody_serves_are_found(tmp_path: Path) -
     assert found["workers"].what == said
 
 
+def test_a_window_of_a_minute_is_as_long_as_the_remedy_says() -> None:
+    assert dedupe_window(Topic("orders", dedupe_window="60s")) is None
+    found = dedupe_window(Topic("orders", dedupe_window="59s"))
+    assert found is not None
+    assert "dedupe_window of a minute or more" in found.remedy
+
+
 def test_a_message_in_hand_of_a_worker_that_is_gone_is_found(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path / 'q.db'}"
     with closing(SqlStore(url)) as store:
@@ -372,6 +383,9 @@ def test_what_workers_report_of_parked_messages_and_an_open_breaker_is_found(
         clock.advance(5000)
         found = found_by(url, clock=clock)
         assert found["breaker"].what.endswith("; its oldest due message has waited for 5 s")
+        probing = msgspec.structs.replace(report, pause_ms=0)
+        store.report(topic, "g", "w", probing.to_json())
+        assert "breaker" in found_by(url, clock=clock)
         clock.advance(30_000)
         assert "breaker" not in found_by(url, clock=clock)
 
