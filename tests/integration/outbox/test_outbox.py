@@ -209,6 +209,19 @@ def test_pending_counts_what_the_session_sees(local: Engine) -> None:
     assert outbox.pending() == 0
 
 
+def test_a_row_keeps_when_it_was_handed_to_the_store_first(local: Engine) -> None:
+    outbox = Outbox(local)
+    with local.begin() as connection:
+        outbox.publish(connection, orders, 1, key="k")
+        [row] = outbox.rows.page(connection, limit=9)
+        outbox.rows.mark(connection, [row.number])
+        connection.execute(text(f"UPDATE {outbox.rows.channel} SET sent_at = 5"))
+        outbox.rows.mark(connection, [row.number])
+        assert [each.sent_at for each in outbox.rows.page(connection, limit=9)] == [5]
+        outbox.rows.unmark(connection, [row.number])
+        assert [each.sent_at for each in outbox.rows.page(connection, limit=9)] == [None]
+
+
 def test_a_commit_rings_and_a_rollback_does_not(local: Engine) -> None:
     outbox = Outbox(local)
     outbox.create()
