@@ -209,6 +209,18 @@ def test_pending_counts_what_the_session_sees(local: Engine) -> None:
     assert outbox.pending() == 0
 
 
+def test_before_a_row_stand_those_of_its_line_in_its_own_topic_alone(local: Engine) -> None:
+    outbox = Outbox(local)
+    with local.begin() as connection:
+        for name, message_id in (("bills", "m"), ("events", "m"), ("events", "n")):
+            outbox.publish(connection, Topic(name), 1, id=message_id)
+        outbox.publish(connection, Topic("events"), 1, id="m")
+        *_, last = rows = outbox.rows.page(connection, limit=9)
+        assert len({row.line for row in rows if row.id == "m"}) == 1
+        before = outbox.rows.page(connection, limit=9, of=last)
+        assert [(row.topic, row.id) for row in before] == [("events", "m")]
+
+
 def test_a_row_keeps_when_it_was_handed_to_the_store_first(local: Engine) -> None:
     outbox = Outbox(local)
     with local.begin() as connection:
