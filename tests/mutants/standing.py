@@ -78,13 +78,6 @@ STANDING: Final = [
         PULL,
     ),
     Mutant(
-        "a reply is taken over while a pull of its slot is in doubt",
-        "runtime/feed/pull_loop.py",
-        "place is not None and slot not in self._in_doubt.unrevoked",
-        "place is not None",
-        PULL,
-    ),
-    Mutant(
         "a reply that comes behind those to the next pulls is dropped",
         "runtime/feed/pull_loop.py",
         "        else:\n            self._doubt([ask], receipt)\n",

@@ -280,9 +280,8 @@ class PullLoop(Service):
         position = self._planner.position(slot, epoch)
         ask = PullRequest(slot, epoch, QUIET, position)
         is_next = one is not None and (one.subject is not None or position in (0, one.seq))
-        is_certain = place is not None and slot not in self._in_doubt.unrevoked
         self._standing.end([] if place is None else [place])
-        if one is not None and is_next and is_certain:
+        if one is not None and is_next and place is not None:
             self._take([ask], PullResult([one]))
         else:
             self._doubt([ask], receipt)
