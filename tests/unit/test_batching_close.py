@@ -10,6 +10,7 @@ import weakref
 from contextlib import suppress
 from typing import Any
 
+import pytest
 from batches import Seen, threads_of
 from eventually import eventually
 
@@ -305,11 +306,59 @@ say("left", executor.close())
     ]  # fmt: skip
 
 
+def test_whoever_is_interrupted_as_there_is_room_leaves_it_to_the_next(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    gate, items = threading.Semaphore(0), list[int]()
+
+    def process(batch: list[int]) -> None:
+        assert gate.acquire(timeout=60)
+        items.extend(batch)
+
+    executor = BatchExecutor("b", 1, process, 1, queue_size=1)
+    executor.put(0)
+    eventually(lambda: executor.running)
+    executor.put(1)
+    room, struck = executor._rooms[0], threading.Event()
+    wait = room.wait
+
+    def strike(timeout: float | None = None) -> bool:
+        has_room = wait(timeout)
+        if not struck.is_set():
+            struck.set()
+            raise KeyboardInterrupt
+        return has_room
+
+    monkeypatch.setattr(room, "wait", strike)
+
+    def put(item: int) -> None:
+        with suppress(KeyboardInterrupt, BatcherClosed):
+            executor.put(item)
+
+    threads = [threading.Thread(target=put, args=(number,)) for number in (2, 3)]
+    for thread in threads:
+        thread.start()
+    eventually(lambda: len(room._waiters) == 2)  # type: ignore[attr-defined]
+    gate.release()
+    try:
+        eventually(lambda: not any(thread.is_alive() for thread in threads), within=20)
+    finally:
+        gate.release(2)
+        assert executor.close() == []
+    assert len(items) == 3
+
+
 def test_a_forks_child_is_told_to_make_its_own_and_the_parent_processes_all_once() -> None:
     answer = run("""
 with Flusher("f", 100, "1h", 100, 1, lambda items: say("processed", os.getpid(), items)) as flusher:
     flusher.put(1)
-    flusher._lock.acquire()  # as if another thread held it at the moment of the fork
+    held, free = threading.Event(), threading.Event()
+    def hold():
+        with flusher._lock:
+            held.set()
+            free.wait()
+    threading.Thread(target=hold).start()
+    held.wait()
     child = os.fork()
     if not child:
         for take in (flusher.put, flusher.add):
@@ -321,7 +370,7 @@ with Flusher("f", 100, "1h", 100, 1, lambda items: say("processed", os.getpid(),
         with Flusher("own", 1, "1h", 1, 1, lambda items: say("child", items)) as own:
             own.put(3)
         sys.exit(7)
-    flusher._lock.release()
+    free.set()
     status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 say("status", status, "parent", os.getpid())
 """)
