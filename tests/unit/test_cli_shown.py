@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,16 @@ from qframe import Message, QFrame, Topic
 from qframe.admin.owners import OwnerInfo, WorkerInfo
 from qframe.cli import watch
 from qframe.cli.main import cli
-from qframe.cli.output import console, drawn_table, say_drawn, say_error, say_json_array, table
+from qframe.cli.output import (
+    console,
+    drawn_table,
+    say,
+    say_aside,
+    say_drawn,
+    say_error,
+    say_json_array,
+    table,
+)
 from qframe.cli.ownership import draw_slots, draw_workers
 from qframe.errors import BadOption, BadUrl, QFrameError, UnknownTopic
 
@@ -256,3 +265,27 @@ def test_a_table_in_a_pipe_is_what_rich_would_draw(
     drawn = capsys.readouterr().out
     table(columns, rows, cut=True)
     assert capsys.readouterr().out == drawn
+
+
+def test_no_text_moves_the_cursor_or_turns_others_round(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    bad = "red \x1b[31m, back\x08, turned \u202e and \x9bK"
+    say(bad)
+    say_aside(bad)
+    say_error(bad)
+    table(("body",), [(bad,)])
+    captured = capsys.readouterr()
+    for text in (captured.out, captured.err):
+        assert all(char.isprintable() or char == "\n" for char in text)
+        assert text.count(r"red \x1b[31m, back\x08, turned \u202e and \x9bK") == 2
+
+
+@pytest.mark.parametrize("tell", [say_error, say_aside])
+def test_what_is_told_on_stderr_has_no_credential(
+    capsys: pytest.CaptureFixture[str], tell: Callable[[str], None]
+) -> None:
+    tell("no reply from redis://ann:hunter2@db:6379, password=hunter2")
+    told = capsys.readouterr().err
+    assert "hunter2" not in told
+    assert "redis://***@db:6379" in told
