@@ -11,6 +11,7 @@ from qframe.message import Delivery
 from qframe.outcomes import Verdict
 from qframe.retry import Backoff, NeedRetry, Reject
 from qframe.runtime.handler.retry_policy import (
+    MAX_TRACEBACK_CHARS,
     disposition_of,
     pause_s,
     retries_locally,
@@ -50,6 +51,15 @@ def test_a_retry_keeps_a_short_traceback_and_a_wish_for_one_keeps_none() -> None
     assert len(disposition.traceback) <= 2000
     wish = disposition_of(delivery(), NeedRetry(delay=1), max_attempts=3, backoff=Backoff())
     assert wish.traceback is None
+
+
+def test_of_a_long_traceback_a_dead_letter_has_the_end_where_the_error_is() -> None:
+    error = ValueError("x" * 9000 + " and that is why")
+    trace = disposition_of(delivery(3), error, max_attempts=3, backoff=Backoff()).traceback
+    assert trace is not None
+    assert trace.startswith("…")
+    assert trace.endswith(" and that is why\n")
+    assert len(trace) <= MAX_TRACEBACK_CHARS + 1
 
 
 def test_a_time_that_is_asked_for_is_kept_exactly() -> None:
