@@ -6,6 +6,7 @@ import base64
 import socket
 import subprocess
 import sys
+import time
 from datetime import UTC, datetime
 from typing import Any, NoReturn
 
@@ -179,3 +180,27 @@ def test_what_is_signed_is_what_the_specification_says(body: bytes, name: str, a
         return
     at = datetime.fromtimestamp(at_s, UTC)
     assert mine == Webhook(SECRET).sign(name, at, text)
+
+
+@pytest.mark.parametrize(
+    ("said", "wait_s"),
+    [
+        ("0", 0), ("30", 30), ("3600", 3600), ("86400", 3600), ("-5", None),
+        ("soon", None), ("", None),
+        ("Tue, 14 Nov 2023 22:13:50 GMT", 30), ("Tue, 14 Nov 2023 22:13:50 -0000", 30),
+        ("Tue, 14 Nov 2023 23:13:50 +0100", 30), ("Tue, 14 Nov 2023 22:00:00 GMT", 0),
+        ("Wed, 15 Nov 2023 22:00:00 GMT", 3600),
+    ],
+)  # fmt: skip
+def test_how_long_a_receiver_wants_to_be_left_alone_is_read_wherever_this_machine_is(
+    monkeypatch: pytest.MonkeyPatch, said: str, wait_s: float | None
+) -> None:
+    clock = VirtualClock(1_700_000_000_000)  # Tue, 14 Nov 2023 22:13:20 GMT
+    receiving = Receiving("http://127.0.0.1", SECRET, timeout_s=1, private=True, clock=clock)
+    monkeypatch.setenv("TZ", "Asia/Tokyo")
+    time.tzset()
+    try:
+        assert receiving._wait_s(said) == wait_s
+    finally:
+        monkeypatch.undo()
+        time.tzset()

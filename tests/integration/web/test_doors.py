@@ -58,6 +58,8 @@ def test_without_more_it_is_open_to_this_machine_and_read_only(app: QFrame) -> N
         (LOCAL, "http://evil.example", {}),
         (LOCAL, HERE, {"x-forwarded-for": "203.0.113.9"}),
         (LOCAL, HERE, {"forwarded": "for=203.0.113.9"}),
+        (LOCAL, HERE, {"x-forwarded-host": "ops.example"}),
+        (LOCAL, HERE, {"x-real-ip": "203.0.113.9"}),
     ],
 )
 def test_another_machine_another_name_and_a_forgotten_proxy_are_turned_away(
