@@ -11,13 +11,15 @@ from typing import Any
 
 import pytest
 from consoling import ADDRESSES, BODY, ORDERS, SECRET, browser, forms_of, shop, text_of
-from databases import entry
+from databases import EPOCH, entry
 
 from qframe import Outgoing, QFrame, Topic
 from qframe.admin.rights import ROLES
 from qframe.clock import VirtualClock
+from qframe.outcomes import Verdict
 from qframe.schedules.records import GROUP as LEADER
 from qframe.schedules.records import TOPIC as SCHEDULES
+from qframe.stores.types import PullRequest, Settlement
 from qframe.web.acts import ACTS
 from qframe.web.pages import PAGES, schedules
 
@@ -274,6 +276,43 @@ def test_hostile_bodies_names_and_keys_do_no_harm_to_the_page(tmp_path: Path) ->
         assert len(pages[3].text) < 100_000
         assert len(web.get("/body?topic=evil&id=long").text) == 250_002
         assert "fffe" in web.get("/messages/bytes").text.replace(" ", "")
+
+
+def test_hostile_errors_reasons_and_names_do_no_harm_on_any_page(tmp_path: Path) -> None:
+    evil = "<img src=x onerror=alert(1)>\u202e"
+    with QFrame(f"sqlite:///{tmp_path / 'q.db'}") as app:
+        topic, later = Topic("evil", kind="ordered", slots=1), Topic("later", kind="delay")
+        for each in (topic, later):
+            app.declare(each)
+            app.store.subscribe(each, "g")
+        app.store.take(topic, "g", {0: EPOCH})
+        for name in ("dead", "waits"):
+            app.publish(topic, 1, key=evil + name, id=name)
+        app.publish(later, evil, key=evil, delay="1h", tags=[evil])
+        got = app.store.pull(
+            topic, "g", [PullRequest(0, EPOCH, 9)], receipt="r", lease_ms=60_000, max_attempts=9
+        ).deliveries
+        ends = [
+            Settlement(one.slot, one.subject, one.seq, "r", 1, EPOCH, verdict, 60_000,
+                       error=f"{evil}: {evil}", traceback=f"Traceback\n{evil}")
+            for one, verdict in zip(got, (Verdict.DEAD, Verdict.RETRY), strict=True)
+        ]  # fmt: skip
+        app.store.settle(topic, "g", ends)
+        admin = app.admin.acting(by=evil, source=evil)
+        admin.pause(topic, "g", why=evil)
+        admin.pause(topic, "g", key=evil + "waits", why=evil)
+        web = browser(app, "owner")
+        for address in (
+            "/", "/topics/evil", "/topics/evil/g", "/topics/evil/g/dead", "/messages/dead",
+            "/messages/waits", "/messages?q=topic:evil", f"/topics/evil/g/key?key={evil}waits",
+            "/timers?topic=later", "/timers?topic=evil", "/audit", "/workers",
+        ):  # fmt: skip
+            page = web.get(address)
+            assert page.status_code == 200, address
+            assert "<img" not in page.text, address
+            # What a form sends back is as it was.
+            assert "\u202e" not in re.sub(r'value="[^"]*"', "", page.text), address
+        assert "onerror=alert" in web.get("/topics/evil/g/dead").text
 
 
 def test_schedules_say_that_nobody_leads_and_when_one_ticks_next(tmp_path: Path) -> None:
