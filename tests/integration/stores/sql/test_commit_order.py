@@ -104,7 +104,7 @@ def test_a_sweep_waits_for_nobody_and_leaves_what_is_in_use(url: str) -> None:
     removed: list[int] = []
     sweeper = Together(lambda: removed.append(store.sweep(topic)))
     try:
-        assert eventually(lambda: removed, within=10) == [1]
+        assert eventually(lambda: removed, within=30) == [1]
     finally:
         go_on.set()
         holder.join()
