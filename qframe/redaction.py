@@ -39,7 +39,7 @@ def shown_url(url: str) -> str:
     return f"{scheme}{sign}" + "***" * bool(hidden) + at + hosts + slash + path
 
 
-def check_user_info(what: str, url: str) -> None:
+def check_user_info(url: str) -> None:
     """Refuses a URL of which a user or password has an `@`, `/`, `?` or `#` that is not encoded.
 
     Text after such a sign would be taken for a host or a path, and be shown.
@@ -58,6 +58,6 @@ def check_user_info(what: str, url: str) -> None:
     else:
         return
     raise BadUrl(
-        what, shown_url(url), why,
+        "store", shown_url(url), why,
         "in a user or a password write %40 for @, %2F for /, %3F for ?, %23 for #",
     )  # fmt: skip

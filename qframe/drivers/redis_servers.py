@@ -176,7 +176,7 @@ def _driver_info() -> DriverInfo:
 
 def servers_of(url: str) -> tuple[RedisServers, str]:
     """Where a URL's requests go, and the URL without its password."""
-    check_user_info("store", url)
+    check_user_info(url)
     try:
         parts = urlsplit(url)
     except ValueError:  # its text may have a part of the password

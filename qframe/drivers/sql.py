@@ -354,7 +354,7 @@ def url_of(url: str) -> URL:
     """
     remedy = "use sqlite:///file.db, postgresql+psycopg://host/name, or mysql+pymysql://…"
     if not url.startswith("sqlite"):  # in the name of a file an @ is a letter
-        check_user_info("store", url)
+        check_user_info(url)
     try:
         parsed: URL = make_url(url)
     except (ArgumentError, ValueError):  # the latter for a port that is no number

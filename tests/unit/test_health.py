@@ -422,7 +422,7 @@ def test_a_child_that_is_to_be_restarted_is_live_and_not_ready(child: Callable[.
     one.wait(60)
     assert one.poll() is not None
     assert one.health() is None
-    one.plan_restart(Backoff(first=1, factor=1), 60.0)
+    one.plan_restart(Backoff(first=1, factor=1))
     health = one.health()
     assert health is not None
     assert (health.state, health.live, health.ready) == ("starting", True, False)

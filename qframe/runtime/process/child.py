@@ -8,12 +8,16 @@ import socket
 import subprocess
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from typing import Final
 
 import msgspec
 
 from qframe.clock import Clock
 from qframe.retry import Backoff
 from qframe.runtime.process.health import LIVE_WITHIN_S, Health
+
+HEALTHY_S: Final = 60.0
+"""After so many seconds of service a child's failures are counted anew."""
 
 
 class Child:
@@ -147,15 +151,10 @@ class Child:
         named = [f"worker {self.number}: {fault}" for fault in self._reported.faults]
         return msgspec.structs.replace(self._reported, faults=named)
 
-    def plan_restart(self, backoff: Backoff, healthy_s: float) -> float:
-        """Plans its next start, later with each failure in a row; returns the wait in seconds.
-
-        Args:
-            backoff: the waits.
-            healthy_s: after so many seconds of service, failures are counted anew.
-        """
+    def plan_restart(self, backoff: Backoff) -> float:
+        """Plans its next start, later with each failure in a row; returns the wait in seconds."""
         now_s = self._clock.monotonic_s()
-        if self._ready_at_s is not None and now_s - self._ready_at_s >= healthy_s:
+        if self._ready_at_s is not None and now_s - self._ready_at_s >= HEALTHY_S:
             self._failures = 0
         self._failures += 1
         wait_s = backoff.delay_ms(self._failures) / 1000

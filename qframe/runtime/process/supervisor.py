@@ -35,7 +35,6 @@ from qframe.runtime.process.child import Child
 from qframe.runtime.process.health import Health, combined
 
 BACKOFF: Final = Backoff(first=0.5, factor=2.0, cap=30.0)
-HEALTHY_S: Final = 60.0
 _SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
 _REFUSALS: Final = (1, 2)
 _KILLED_WITHIN_S: Final = 5.0
@@ -53,7 +52,6 @@ class Supervisor:
         events: told what happens to the children.
         clock: for waits before restarts.
         backoff: the waits before restarts.
-        healthy_s: after so many seconds of service, a child's failures are counted anew.
     """
 
     def __init__(
@@ -66,7 +64,6 @@ class Supervisor:
         events: Events,
         clock: Clock,
         backoff: Backoff = BACKOFF,
-        healthy_s: float = HEALTHY_S,
     ) -> None:
         def child(number: int) -> Child:
             return Child(
@@ -79,7 +76,6 @@ class Supervisor:
         self._events = events
         self._clock = clock
         self._backoff = backoff
-        self._healthy_s = healthy_s
         self._heard: list[int] = []  # signals
         self._stopping = False
         self._proven = False  # whether any child has ever served
@@ -168,7 +164,7 @@ class Supervisor:
             self._restart_later(child, pid, **_how(code))
 
     def _restart_later(self, child: Child, pid: int | None, **why: Any) -> None:
-        wait_s = child.plan_restart(self._backoff, self._healthy_s)
+        wait_s = child.plan_restart(self._backoff)
         self._tell("worker.died", number=child.number, pid=pid, **why, restart_in_s=wait_s)
 
     def _stop(self) -> None:

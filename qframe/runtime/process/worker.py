@@ -60,7 +60,6 @@ class Worker:
         clock: the clock.
         store: where its messages are, for the log; without a password.
         loops: those that its consumers share.
-        live_within_s: how long a loop may be at one step until it counts as standing still.
     """
 
     def __init__(
@@ -76,14 +75,13 @@ class Worker:
         make_background: Callable[[OnFailure], Sequence[Background]] = lambda _: (),
         store: str = "",
         loops: Sequence[ServiceLoop] = (),
-        live_within_s: float = LIVE_WITHIN_S,
     ) -> None:
         self.id = worker_id
         self._store = store
         self._events = events
         self._clock = clock
         self._grace_s = grace_s
-        self._live_within_s = live_within_s
+        self._live_within_s = LIVE_WITHIN_S
         self._state: State = "starting"
         # A signal handler may interrupt whoever waits: no Event is safe there, a SimpleQueue is.
         self._stopping = False

@@ -23,6 +23,8 @@ from qframe.web.gateway.receipts import Receipts
 
 THREADS: Final = 32
 MOST_GROUPS: Final = 256
+SETTLE_S: Final = 10.0
+"""How long a settlement waits for the store."""
 _LOOK_S: Final = 1.0
 _DRAIN_STEP_S: Final = 0.05
 
@@ -59,7 +61,6 @@ class Gateway:
         secret: shared by gateways that pass settlements on to each other.
         groups: the options of a group's pull, such as `max_attempts`, by topic and group.
         idle_s: how long it stays in a group that nobody pulls from, in seconds.
-        settle_s: how long a settlement waits for the store, in seconds.
 
     Attributes:
         stopping: set once it hands out nothing more.
@@ -73,14 +74,12 @@ class Gateway:
         secret: str | None = None,
         groups: Mapping[tuple[str, str], PullKeywords] | None = None,
         idle_s: float = 30.0,
-        settle_s: float = 10.0,
     ) -> None:
         self.app = app
         self.receipts: Receipts = Receipts(address, secret)
         self.stopping: asyncio.Event = asyncio.Event()
         self._options: dict[tuple[str, str], PullKeywords] = dict(groups or {})
         self._idle_s = idle_s
-        self._settle_s = settle_s
         self._clock = SYSTEM_CLOCK
         self._groups: dict[tuple[str, str], OpenGroup] = {}
         self._leaving: list[OpenGroup] = []  # these hand out nothing more
@@ -224,7 +223,7 @@ class Gateway:
         for opened in self._all_of(topic, group):
             places = [place for place, one in enumerate(wanted) if one.receipt in opened]
             if places:
-                found = await opened.settle([asked[place] for place in places], self._settle_s)
+                found = await opened.settle([asked[place] for place in places], SETTLE_S)
                 for place, reply in zip(places, found, strict=True):
                     replies[place] = reply
         for reply in replies:
