@@ -123,7 +123,7 @@ class Stepper:
     def _pull(self) -> bool:
         """Pulls one message, from the slot whose turn it is or the next that has one."""
         self.due_ms = None
-        owned = self._consumer.owned()
+        owned = self._consumer.slots.open()
         if self._consumer.flow.paused or not self._consumer.in_flight.room(1):
             return False
         room = self._consumer.flow.allowed(self._room())
@@ -172,9 +172,9 @@ class Stepper:
                 max_attempts=self._options.deliveries_at_most,
             )  # fmt: skip
             if pulled.fenced:
-                self._consumer.fenced(pulled.fenced)
+                self._consumer.slots.fenced(pulled.fenced)
                 return None
-            self._consumer.note_full([slot], pulled.full)
+            self._consumer.slots.note_full([slot], pulled.full)
             if pulled.deliveries or pulled.next_due_ms != 0:
                 break  # else all that was asked for is parked now, and there may be more
         if pulled.next_due_ms is not None and not pulled.deliveries:

@@ -39,14 +39,14 @@ RUNTIME: Final = [
     Mutant(
         "what was pulled of a slot that is lost meanwhile is handled",
         "runtime/feed/pull_loop.py",
-        "owned = self._receiver.still_owned(deliveries)",
+        "owned = self._slots.still_owned(deliveries)",
         "owned = deliveries",
         PULL,
     ),
     Mutant(
         "refused epochs are not told",
         "runtime/feed/pull_loop.py",
-        "        if pulled.fenced:\n            self._receiver.fenced(pulled.fenced)\n",
+        "        if pulled.fenced:\n            self._slots.fenced(pulled.fenced)\n",
         "",
         PULL,
     ),
@@ -435,7 +435,7 @@ RUNTIME: Final = [
     Mutant(
         "what has lost its lease comes again behind what was read since",
         "runtime/feed/pull_loop.py",
-        "        if passed := self._passed(pulled):\n            self._receiver.fenced(passed)\n",
+        "        if passed := self._passed(pulled):\n            self._slots.fenced(passed)\n",
         "",
         UNIT + "test_pull_steps.py",
     ),

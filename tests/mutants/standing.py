@@ -58,8 +58,8 @@ STANDING: Final = [
     Mutant(
         "a bell for others has a loop sleep on beside what it is to revoke",
         "runtime/feed/pull_loop.py",
-        "self._receiver.lacks() or self._in_doubt.unrevoked:",
-        "self._receiver.lacks():",
+        "self._slots.has_unread or self._in_doubt.unrevoked:",
+        "self._slots.has_unread:",
         PULL,
     ),
     Mutant(

@@ -1,9 +1,9 @@
-"""A pull loop alone, on a line that is its receiver and its bell."""
+"""A pull loop alone, on a line that is its slots, its receiver and its bell."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from typing import Any
+from typing import Any, cast
 
 from contexts import context_of
 from late import Late
@@ -14,6 +14,7 @@ from qframe.errors import UnknownGroup
 from qframe.message import Delivery
 from qframe.options.consumer import consumer_options
 from qframe.runtime.feed.pull_loop import PullLoop
+from qframe.runtime.feed.slots import Slots
 from qframe.runtime.flow.admission import AdmissionControl
 from qframe.runtime.flow.in_flight import InFlight
 from qframe.stores.model.store import ModelStore
@@ -27,8 +28,8 @@ Step = Callable[[], object]
 class Line:
     """A line with nothing but its pull loop, on a clock that stands still while nobody waits.
 
-    It is the loop's receiver and its bell. Each wait is a step: it is noted, then what is to happen
-    meanwhile happens. The last one stops the loop.
+    It is the loop's slots, its receiver and its bell. Each wait is a step: it is noted, then what
+    is to happen meanwhile happens. The last one stops the loop.
 
     Attributes:
         asked: the slots that each pull has asked, in order.
@@ -52,7 +53,7 @@ class Line:
         self.store: Any = Late(self.model)
         self.epochs: Mapping[int, str] = dict.fromkeys(range(slots), FIRST)
         self.model.take(self.topic, "g", self.epochs)
-        self.is_lacking = False
+        self.has_unread = False
         self.gone: set[int] = set()
         self.got: list[Delivery] = []
         self.asked: list[list[int]] = []
@@ -97,8 +98,8 @@ class Line:
         store: Any = Late(self.store)
         store.pull, store.revoke = noted, revoke
         self.loop = PullLoop(
-            self.context, store=store, bell=self, receiver=self, in_flight=self.in_flight,
-            flow=self.flow, lease_ms=30_000, max_attempts=9,
+            self.context, store=store, bell=self, slots=cast("Slots", self), receiver=self,
+            in_flight=self.in_flight, flow=self.flow, lease_ms=30_000, max_attempts=9,
         )  # fmt: skip
         self.loop._planner._turn = 0
         self.loop.run()
@@ -165,16 +166,21 @@ class Line:
     def close(self) -> None:
         """Holds nothing."""
 
-    # The receiver.
+    # Its slots.
 
-    def owned(self) -> Mapping[int, str]:
+    def open(self) -> Mapping[int, str]:
         return self.epochs
-
-    def lacks(self) -> bool:
-        return self.is_lacking
 
     def still_owned(self, deliveries: list[Delivery]) -> list[Delivery]:
         return [one for one in deliveries if one.slot not in self.gone]
+
+    def fenced(self, slots: list[int]) -> None:
+        self.epochs = {slot: each for slot, each in self.epochs.items() if slot not in slots}
+
+    def note_full(self, asked: Collection[int], full: Collection[int]) -> None:
+        """Nothing is full here."""
+
+    # The receiver.
 
     def offer(self, deliveries: list[Delivery]) -> None:
         self.got += deliveries
@@ -183,14 +189,8 @@ class Line:
         kept, self.keeping = self.keeping, None
         return kept
 
-    def fenced(self, slots: list[int]) -> None:
-        self.epochs = {slot: each for slot, each in self.epochs.items() if slot not in slots}
-
     def before_pull(self) -> None:
         """No key is parked here."""
-
-    def note_full(self, asked: Collection[int], full: Collection[int]) -> None:
-        """Nothing is full here."""
 
     def held_back(self) -> None:
         """Nothing is held back here."""

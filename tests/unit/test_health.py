@@ -462,14 +462,14 @@ def test_a_pull_loop_that_is_frozen_in_its_store_is_not_live_within_the_limit(
     assert worker is not None
     worker._live_within_s = 0.1
     pull_loop = worker.consumers[0].pull_loop
-    owned = pull_loop._receiver.owned
+    owned = pull_loop._slots.open
 
     def freeze() -> Any:
         frozen.set()
         go_on.wait(60)
         return owned()
 
-    pull_loop._receiver.owned = freeze  # type: ignore[method-assign]
+    pull_loop._slots.open = freeze  # type: ignore[method-assign]
     pull_loop.wake()
     assert frozen.wait(60)
     eventually(lambda: not serving.app.health().live)

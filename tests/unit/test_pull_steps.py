@@ -152,7 +152,7 @@ def test_a_bell_for_slots_of_others_wakes_nothing_unless_there_are_slots_to_take
     line.run(lambda: rings(line, 1), lambda: rings(line, 1))
     assert line.asked == [[0]]
     lacking = Line()
-    lacking.epochs, lacking.is_lacking = {0: FIRST}, True
+    lacking.epochs, lacking.has_unread = {0: FIRST}, True
     lacking.run(lambda: rings(lacking, 1))
     assert len(lacking.asked) == 2
     assert lacking.slept == [AWAY_SLEEP_S] * 2

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection
 from typing import Final
 
 from msgspec import structs
@@ -129,8 +129,9 @@ class Consumer:
             on_stream_lost=self.slots.fenced,
         )  # fmt: skip
         self.pull_loop: PullLoop = PullLoop(
-            context, store=store, bell=bell, receiver=self, in_flight=self.in_flight, worker=worker,
-            flow=self.flow, lease_ms=options.lease_ms, max_attempts=options.deliveries_at_most,
+            context, store=store, bell=bell, slots=self.slots, receiver=self,
+            in_flight=self.in_flight, flow=self.flow, lease_ms=options.lease_ms,
+            max_attempts=options.deliveries_at_most, worker=worker,
         )  # fmt: skip
         self.policy: EffectPolicy = make_policy(self.settler.settle_now)
         self._first = self.policy if isinstance(self.policy, SettleFirst) else None
@@ -215,25 +216,9 @@ class Consumer:
 
     # For the pull loop.
 
-    def owned(self) -> Mapping[int, str]:
-        """The slots that may be pulled from now; takes those that are new in the store."""
-        return self.slots.open()
-
-    def still_owned(self, deliveries: list[Delivery]) -> list[Delivery]:
-        """The deliveries of those just pulled whose slots were not lost in the meantime."""
-        return self.slots.still_owned(deliveries)
-
-    def lacks(self) -> bool:
-        """Whether slots of its own could not be taken yet, or are full."""
-        return self.slots.lacks or bool(self.slots.full)
-
     def before_pull(self) -> None:
         """A pull is asked for: what is answered until now it knows."""
         self._order.before_pull()
-
-    def note_full(self, asked: Collection[int], full: Collection[int]) -> None:
-        """Notes of which slots so much is parked that their lines are not read."""
-        self.slots.note_full(asked, full)
 
     def offer(self, deliveries: list[Delivery]) -> None:
         """Hands on what was pulled."""
@@ -252,10 +237,6 @@ class Consumer:
     def kept(self) -> Callable[[], None] | None:
         """Handles what its executor has kept for the thread that pulls; None if that is nothing."""
         return None if self._keeping is None else self._keeping.kept()
-
-    def fenced(self, slots: list[int]) -> None:
-        """Tells the membership that its epochs have passed."""
-        self.slots.fenced(slots)
 
     def subscribe_anew(self, error: UnknownGroup) -> None:
         """Begins anew where the group has expired: with nothing in hand, and no slot taken."""

@@ -15,6 +15,7 @@ from qframe.runtime.context import ConsumerContext
 from qframe.runtime.feed.ask_planner import AskPlanner
 from qframe.runtime.feed.in_doubt import InDoubt
 from qframe.runtime.feed.pull_receiver import PullReceiver
+from qframe.runtime.feed.slots import Slots
 from qframe.runtime.feed.standing_pulls import StandingPulls
 from qframe.runtime.flow.admission import LONGEST_SLEEP_S, AdmissionControl
 from qframe.runtime.flow.in_flight import InFlight
@@ -48,6 +49,7 @@ class PullLoop(Service):
         context: the consumer's.
         store: the store.
         bell: wakes it; the store rings it for new messages, the consumer when there is room.
+        slots: what it pulls from.
         receiver: takes over what is pulled.
         in_flight: counts what is pulled.
         flow: says how much to pull, and when to ask again.
@@ -66,6 +68,7 @@ class PullLoop(Service):
         *,
         store: PullStore,
         bell: Bell,
+        slots: Slots,
         receiver: PullReceiver,
         in_flight: InFlight,
         flow: AdmissionControl,
@@ -77,6 +80,7 @@ class PullLoop(Service):
         self._context = context
         self._store = store
         self._bell = bell
+        self._slots = slots
         self._receiver = receiver
         self._in_flight = in_flight
         self._flow = flow
@@ -152,7 +156,7 @@ class PullLoop(Service):
                     unknown = None
                 if self._in_doubt.revoke():
                     planner.look_everywhere()
-                owned = self._receiver.owned()
+                owned = self._slots.open()
                 planner.own(owned)
                 if self._end_standing(owned):
                     continue
@@ -316,7 +320,7 @@ class PullLoop(Service):
     def _is_rung_for_others(self, owned: Mapping[int, str]) -> bool:
         """Whether the bell rang for none of its slots, and it has none to take or revoke either."""
         rung = self._planner.rung
-        if rung is None or self._receiver.lacks() or self._in_doubt.unrevoked:
+        if rung is None or self._slots.has_unread or self._in_doubt.unrevoked:
             return False
         return rung.isdisjoint(owned)
 
@@ -325,7 +329,7 @@ class PullLoop(Service):
         self._planner.note(asks, pulled)
         self._flow.note(deliveries)
         if passed := self._passed(pulled):
-            self._receiver.fenced(passed)
+            self._slots.fenced(passed)
         if deliveries:
             self.idle = False
             if self._is_kept:
@@ -333,15 +337,15 @@ class PullLoop(Service):
                 for one in deliveries:
                     one.taken_s = now_s
             self._in_flight.add(deliveries)
-            owned = self._receiver.still_owned(deliveries)
+            owned = self._slots.still_owned(deliveries)
             if len(owned) < len(deliveries):
                 self._in_flight.remove(set(deliveries).difference(owned))
             self._receiver.offer(owned)
         if pulled.faults:
             self._in_doubt.add_damaged(pulled.faults)
         if pulled.fenced:
-            self._receiver.fenced(pulled.fenced)
-        self._receiver.note_full([ask.slot for ask in asks], pulled.full)
+            self._slots.fenced(pulled.fenced)
+        self._slots.note_full([ask.slot for ask in asks], pulled.full)
         if self._context.events:
             self._emit(pulled)
 
@@ -369,7 +373,7 @@ class PullLoop(Service):
 
     def _sleep_s(self, owned: Mapping[int, str]) -> float:
         """Until something falls due, but not for ever: the bell is a hint, and so is the member."""
-        has_all = owned and not self._receiver.lacks()
+        has_all = owned and not self._slots.has_unread
         longest_s = self._longest_s if has_all else AWAY_SLEEP_S
         sleep_s = self._in_doubt.at_most(longest_s)
         due_s, everywhere_s = self._planner.due_s, self._look_everywhere_at_s

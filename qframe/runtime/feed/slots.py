@@ -122,6 +122,11 @@ class Slots:
         """Until when, on the monotonic clock, `certain` stays true."""
         return self.membership.certain_until_s if self.membership is not None else float("inf")
 
+    @property
+    def has_unread(self) -> bool:
+        """Whether there may be more than a bell tells of: it lacks slots, or some are full."""
+        return self.lacks or bool(self.full)
+
     def have_work(self, *, drained: bool) -> bool:
         """Whether the store has messages that are due, in flight, to be retried, or (drained) wait.
 
