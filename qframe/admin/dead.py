@@ -5,14 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
-from typing import Final, Literal, Protocol
+from typing import Final, Literal
 
 from qframe.admin.causes import CauseCounts, DeadCauses, cause_of
 from qframe.admin.context import AdminRole
 from qframe.errors import BadOption
 from qframe.options.rules import checked_limit
 from qframe.retry import checked_moment
-from qframe.stores.records import DeadPlace, Record
+from qframe.stores.records import ChosenDead, DeadPlace, Record
 from qframe.topic import Topic
 
 STEP: Final = 500
@@ -20,23 +20,8 @@ _FIRST: Final = DeadPlace(0, 0, 0)
 _DEAD_PLACE: Final = re.compile(r"[0-9]{1,18}-[0-9]{1,4}-[0-9]{1,18}")
 
 Progress = Callable[[int], object]
-
-
-class DeadStep(Protocol):
-    """A store's `retry_dead` or `drop_dead`."""
-
-    def __call__(
-        self,
-        topic: Topic,
-        group: str,
-        ids: Sequence[str] | None,
-        limit: int,
-        /,
-        *,
-        after: DeadPlace | None = None,
-        until: DeadPlace | None = None,
-    ) -> int:
-        """Settles dead letters; returns how many."""
+DeadStep = Callable[[Topic, str, ChosenDead], int]
+"""A store's `retry_dead` or `drop_dead`."""
 
 
 class DeadAdmin(AdminRole):
@@ -67,7 +52,7 @@ class DeadAdmin(AdminRole):
             place = max(dead_place(after), place or _FIRST)
         context = self._context
         return context.all_shown(
-            context.store.dead(found, group, limit=checked_limit(limit), after=place)
+            context.store.dead(found, group, ChosenDead(limit=checked_limit(limit), after=place))
         )
 
     def dead_show(self, topic: Topic | str, group: str, message_id: str) -> Record:
@@ -78,7 +63,9 @@ class DeadAdmin(AdminRole):
         """
         context = self._context
         found = context.topic(topic)
-        records = context.store.dead(found, context.group(found, group), ids=[message_id], limit=1)
+        records = context.store.dead(
+            found, context.group(found, group), ChosenDead(ids=[message_id], limit=1)
+        )
         if not records:
             raise BadOption(
                 "message", message_id, f"it is not a dead letter of {found.name}/{group}",
@@ -105,7 +92,7 @@ class DeadAdmin(AdminRole):
         now_ms = self._context.store.now_ms(found)
         counts = CauseCounts(now_ms, has_text="body" in self._context.rights)
         looked_at, last = 0, None
-        for page in self._pages(found, group, _place_before(since), until=None):
+        for page in self._pages(found, group, ChosenDead(None, STEP, _place_before(since))):
             for record in page[: most - looked_at]:
                 counts.add(record)
                 last = record.dead_place
@@ -209,12 +196,13 @@ class DeadAdmin(AdminRole):
         step: DeadStep = store.retry_dead if verb == "dead_retry" else store.drop_dead
         first = _place_before(since)
         last = DeadPlace(store.now_ms(found), 2**20, 2**60) if until is None else dead_place(until)
+        chosen = ChosenDead(None, STEP, first, last)
         if ids != "all":
             steps = _steps_by_id(step, found, group, ids)
         elif cause is None:
-            steps = _steps_of_all(step, found, group, first, last)
+            steps = _steps_of_all(step, found, group, chosen)
         else:
-            steps = self._steps_of_cause(step, found, group, first, last, cause)
+            steps = self._steps_of_cause(step, found, group, chosen, cause)
         done = 0
         try:
             for changed in steps:
@@ -231,41 +219,31 @@ class DeadAdmin(AdminRole):
         return done
 
     def _steps_of_cause(
-        self, step: DeadStep, topic: Topic, group: str, after: DeadPlace | None, until: DeadPlace,
-        cause: str,
-    ) -> Iterator[int]:  # fmt: skip
+        self, step: DeadStep, topic: Topic, group: str, chosen: ChosenDead, cause: str
+    ) -> Iterator[int]:
         """Settles those of one cause, page by page."""
-        for page in self._pages(topic, group, after, until):
+        for page in self._pages(topic, group, chosen):
             ids = [record.id for record in page if cause_of(record).name == cause]
             place = page[-1].dead_place
-            yield step(topic, group, ids, STEP, after=after, until=place) if ids else 0
-            after = place
+            yield step(topic, group, chosen._replace(ids=ids, until=place)) if ids else 0
+            chosen = chosen._replace(after=place)
 
-    def _pages(
-        self, topic: Topic, group: str, after: DeadPlace | None, until: DeadPlace | None
-    ) -> Iterator[list[Record]]:
-        """Dead letters behind a place, and up to one, in pages."""
-        while True:
-            page = self._context.store.dead(topic, group, limit=STEP, after=after)
-            if until is not None:
-                page = [record for record in page if record.dead_place <= until]
-            if not page:
-                return
-            after = page[-1].dead_place
+    def _pages(self, topic: Topic, group: str, chosen: ChosenDead) -> Iterator[list[Record]]:
+        """The dead letters that are chosen, in pages."""
+        while page := self._context.store.dead(topic, group, chosen):
             yield page
+            chosen = chosen._replace(after=page[-1].dead_place)
 
 
-def _steps_of_all(
-    step: DeadStep, topic: Topic, group: str, after: DeadPlace | None, until: DeadPlace
-) -> Iterator[int]:
-    """Settles all up to a place, in steps; a death meanwhile stands behind it."""
-    while changed := step(topic, group, None, STEP, after=after, until=until):
+def _steps_of_all(step: DeadStep, topic: Topic, group: str, chosen: ChosenDead) -> Iterator[int]:
+    """Settles all that are chosen, in steps; a death meanwhile stands behind them."""
+    while changed := step(topic, group, chosen):
         yield changed
 
 
 def _steps_by_id(step: DeadStep, topic: Topic, group: str, ids: Sequence[str]) -> Iterator[int]:
     for first in range(0, len(ids), STEP):
-        yield step(topic, group, ids[first : first + STEP], STEP)
+        yield step(topic, group, ChosenDead(ids[first : first + STEP], STEP))
 
 
 def _place_before(since: datetime | float | None) -> DeadPlace | None:

@@ -11,7 +11,7 @@ from qframe.spark.deliveries import Table
 from qframe.spark.filters import Bounds
 from qframe.spark.options import ReadOptions, TopicAddress
 from qframe.spark.ranges import PAGE, Range, begins, ends, read_range
-from qframe.stores.records import DeadPlace
+from qframe.stores.records import ChosenDead
 
 
 class LogReader(DataSourceReader):
@@ -88,9 +88,9 @@ class DeadReader(DataSourceReader):
         table = Table(self._address.topic.name, raw=self._options.raw, dead=True)
         store = self._address.open()
         try:
-            after: DeadPlace | None = None
-            while dead := store.dead(self._address.topic, self._group, limit=PAGE, after=after):
-                after = dead[-1].dead_place
+            chosen = ChosenDead(limit=PAGE)
+            while dead := store.dead(self._address.topic, self._group, chosen):
+                chosen = chosen._replace(after=dead[-1].dead_place)
                 yield table.of_records(dead)
         finally:
             store.close()

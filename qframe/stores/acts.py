@@ -7,7 +7,8 @@ from typing import Protocol
 
 from qframe.outcomes import Moved
 from qframe.stores.records import (
-    DeadPlace,
+    ALL_DEAD,
+    ChosenDead,
     MemoryPage,
     Position,
     Record,
@@ -46,27 +47,12 @@ class Unblocking(Protocol):
 
 
 class DeadLetters(Protocol):
-    """Messages given up until an operator decides.
+    """Messages given up until an operator decides; the longest dead come first."""
 
-    Ids name messages; `ids=None` means all. `after` leaves out those up to a place, `until` those
-    behind one, so that a death meanwhile is left alone. The longest dead come first.
-    """
+    def dead(self, topic: Topic, group: str, chosen: ChosenDead = ALL_DEAD) -> list[Record]:
+        """Dead messages, as they are chosen."""
 
-    def dead(
-        self,
-        topic: Topic,
-        group: str,
-        *,
-        ids: Sequence[str] | None = None,
-        limit: int = 100,
-        after: DeadPlace | None = None,
-    ) -> list[Record]:
-        """Dead messages, as they are asked for."""
-
-    def retry_dead(
-        self, topic: Topic, group: str, ids: Sequence[str] | None = None, limit: int = 500,
-        *, after: DeadPlace | None = None, until: DeadPlace | None = None,
-    ) -> int:  # fmt: skip
+    def retry_dead(self, topic: Topic, group: str, chosen: ChosenDead = ALL_DEAD) -> int:
         """Makes dead messages due again at once, attempts from zero; returns how many.
 
         In a stream they come back alone, as a retry does; where the group keeps order, each in its
@@ -75,10 +61,7 @@ class DeadLetters(Protocol):
         equal subject as any message does, but gives way to one that was published since.
         """
 
-    def drop_dead(
-        self, topic: Topic, group: str, ids: Sequence[str] | None = None, limit: int = 500,
-        *, after: DeadPlace | None = None, until: DeadPlace | None = None,
-    ) -> int:  # fmt: skip
+    def drop_dead(self, topic: Topic, group: str, chosen: ChosenDead = ALL_DEAD) -> int:
         """Removes dead messages for good, counted as cancelled; returns how many."""
 
 

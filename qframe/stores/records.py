@@ -6,7 +6,7 @@ The types that a worker passes to a store and gets from it are in `stores.types`
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -39,10 +39,17 @@ class TimerPlace(NamedTuple):
 
 
 class ChosenDead(NamedTuple):
-    """The dead letters of a group that are meant, as `acts.DeadLetters` chooses them."""
+    """The dead letters of a group that are meant: the first ones of those that fit.
+
+    Attributes:
+        ids: the ids of their messages; None for all.
+        limit: how many at most.
+        after: those up to this place are left out.
+        until: those behind this one too, so that a death meanwhile is left alone.
+    """
 
     ids: Sequence[str] | None = None
-    limit: int = 2**31
+    limit: int = 500
     after: DeadPlace | None = None
     until: DeadPlace | None = None
 
@@ -50,6 +57,13 @@ class ChosenDead(NamedTuple):
         """Whether a place lies behind `after`, and not behind `until`."""
         is_behind = self.after is None or place > self.after
         return is_behind and (self.until is None or place <= self.until)
+
+    def has(self, message_id: str, place: DeadPlace) -> bool:
+        """Whether a dead letter is meant, but for the limit."""
+        return (self.ids is None or message_id in self.ids) and self.is_between(place)
+
+
+ALL_DEAD: Final = ChosenDead()
 
 
 class Record(msgspec.Struct, kw_only=True):

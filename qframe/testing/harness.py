@@ -15,18 +15,11 @@ from qframe.errors import BadOption, NeverIdle, UnknownTopic
 from qframe.outcomes import Outcome, Published
 from qframe.producing.outgoing import MessageOptions
 from qframe.retry import checked_moment
+from qframe.stores.records import ChosenDead
 from qframe.testing.clock import SteppedClock
 from qframe.testing.comparison import check_equal, listed
 from qframe.testing.crashes import Crashes, WorkerLife
-from qframe.testing.journal import (
-    End,
-    Handing,
-    Journal,
-    Publication,
-    Standing,
-    Tally,
-    difference,
-)
+from qframe.testing.journal import End, Handing, Journal, Publication, Standing, Tally, difference
 from qframe.testing.ownership import SoleOwner
 from qframe.testing.store import JournalledStore
 from qframe.testing.wiring import Wiring
@@ -267,7 +260,8 @@ class Harness:
     def dead(self, topic: Topic | str, group: str) -> list[Standing]:
         """A group's dead letters, the longest dead first."""
         found = self._found(topic)
-        return [Standing.of(each) for each in self._store.dead(found, group, limit=EVERYTHING)]
+        letters = self._store.dead(found, group, ChosenDead(limit=EVERYTHING))
+        return [Standing.of(each) for each in letters]
 
     def waiting(self, topic: Topic | str, group: str | None = None) -> list[Standing]:
         """Messages that a group, or any group, has not settled: due, not yet due, or in hand."""

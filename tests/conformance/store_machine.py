@@ -28,7 +28,7 @@ from qframe.message import Delivery
 from qframe.outcomes import Outcome, Settled, Verdict
 from qframe.stores.base import Store
 from qframe.stores.model.store import ModelStore
-from qframe.stores.records import Record
+from qframe.stores.records import ChosenDead, Record
 from qframe.stores.types import (
     NO_EPOCH,
     Entry,
@@ -437,7 +437,7 @@ class Machine(lives.Machine):
             order.came_back(its)
 
     def _dead(self, group: str) -> list[str]:
-        return [one.id for one in self.model.dead(self.topic, group, limit=1000)]
+        return [one.id for one in self.model.dead(self.topic, group, ChosenDead(limit=1000))]
 
     def renew(self, numbers: list[int], lease: int) -> None:
         if self.in_hand:
@@ -474,7 +474,7 @@ class Machine(lives.Machine):
         dead = self.both(lambda store: store.dead(self.topic, group))
         ids = None if number is None else [one["id"] for one in dead][number : number + 1]
         self.orders[group].free(self._dead(group))
-        done = self.both(lambda store: getattr(store, what)(self.topic, group, ids, 3))
+        done = self.both(lambda store: getattr(store, what)(self.topic, group, ChosenDead(ids, 3)))
         self.reached[f"{what} of one"] += done
 
     def sweep(self) -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 from bench import SETTLED, Bench, body_of
 
+from qframe.stores.records import ChosenDead
+
 KINDS = ("stream", "ordered", "delay", "priority", "merge")
 
 
@@ -31,7 +33,7 @@ def test_a_dead_letter_is_retried_with_its_attempts_from_zero(bench: Bench, kind
     for key in ("a", "b"):
         bench.publish(topic, key, key, id=key)
     bench.kill(topic, *bench.got(topic))
-    assert bench.store.retry_dead(topic, "g", ["a", "unknown"]) == 1
+    assert bench.store.retry_dead(topic, "g", ChosenDead(["a", "unknown"])) == 1
     [one] = bench.got(topic)
     assert (body_of(one), one.attempt) == ("a", 1)
     bench.ack(topic, one)
@@ -47,8 +49,8 @@ def test_a_dropped_dead_letter_is_gone_and_counted_as_cancelled(bench: Bench, ki
     for key in ("a", "b", "c"):
         bench.publish(topic, key, key, id=key)
     bench.kill(topic, *bench.got(topic))
-    assert bench.store.drop_dead(topic, "g", ["b"]) == 1
-    assert bench.store.drop_dead(topic, "g", limit=1) == 1
+    assert bench.store.drop_dead(topic, "g", ChosenDead(["b"])) == 1
+    assert bench.store.drop_dead(topic, "g", ChosenDead(limit=1)) == 1
     assert len(bench.store.dead(topic, "g")) == 1
     assert bench.total(topic).cancelled == 2
 
@@ -82,8 +84,10 @@ def test_the_longest_dead_come_first(bench: Bench) -> None:
         bench.kill(topic, one)
         bench.advance(10)
     assert [int(letter.body) for letter in bench.store.dead(topic, "g")] == list(range(6))
-    assert len(bench.store.dead(topic, "g", limit=2)) == 2
-    assert [letter.body for letter in bench.store.dead(topic, "g", ids=[got[3].id])] == [b"3"]
+    assert len(bench.store.dead(topic, "g", ChosenDead(limit=2))) == 2
+    assert [
+        letter.body for letter in bench.store.dead(topic, "g", ChosenDead(ids=[got[3].id]))
+    ] == [b"3"]
 
 
 @pytest.mark.promise(7)
@@ -106,9 +110,9 @@ def test_unknown_ids_and_no_ids_name_nothing(bench: Bench, kind: str) -> None:
     bench.publish(topic, 1, "k", id="m-1")
     bench.kill(topic, *bench.got(topic))
     for ids in ([], ["unknown"], ["m-"]):
-        assert bench.store.dead(topic, "g", ids=ids) == []
-        assert bench.store.retry_dead(topic, "g", ids) == 0
-        assert bench.store.drop_dead(topic, "g", ids) == 0
+        assert bench.store.dead(topic, "g", ChosenDead(ids=ids)) == []
+        assert bench.store.retry_dead(topic, "g", ChosenDead(ids)) == 0
+        assert bench.store.drop_dead(topic, "g", ChosenDead(ids)) == 0
     assert bench.total(topic).dead == 1
 
 
@@ -120,9 +124,9 @@ def test_limits_take_the_longest_dead(bench: Bench, kind: str) -> None:
     for one in sorted(bench.got(topic), key=body_of):
         bench.kill(topic, one)
         bench.advance(5)
-    assert bench.store.retry_dead(topic, "g", limit=2) == 2
+    assert bench.store.retry_dead(topic, "g", ChosenDead(limit=2)) == 2
     assert [letter.id for letter in bench.store.dead(topic, "g")] == ["m2", "m3", "m4", "m5"]
-    assert bench.store.drop_dead(topic, "g", limit=3) == 3
+    assert bench.store.drop_dead(topic, "g", ChosenDead(limit=3)) == 3
     assert [letter.id for letter in bench.store.dead(topic, "g")] == ["m5"]
     assert sorted(bench.bodies(topic)) == [0, 1]
 
@@ -142,11 +146,11 @@ def test_all_are_listed_once_page_by_page_also_when_those_before_are_gone(
     whole = [letter.id for letter in bench.store.dead(topic, "g")]
     seen: list[str] = []
     after = None
-    while found := bench.store.dead(topic, "g", limit=page, after=after):
+    while found := bench.store.dead(topic, "g", ChosenDead(limit=page, after=after)):
         assert len(found) <= page
         seen += [letter.id for letter in found]
         after = found[-1].dead_place
-        bench.store.drop_dead(topic, "g", [letter.id for letter in found])
+        bench.store.drop_dead(topic, "g", ChosenDead([letter.id for letter in found]))
     assert seen == whole
     assert sorted(seen) == [f"m{number}" for number in range(10)]
 
@@ -238,10 +242,10 @@ def test_the_newest_of_a_subject_s_dead_letters_is_handled_last(bench: Bench, ki
         bench.publish(topic, body, "k", id=body)
         bench.kill(topic, *bench.got(topic))
         bench.advance(5)
-    assert bench.store.retry_dead(topic, "g", ["first"]) == 1
+    assert bench.store.retry_dead(topic, "g", ChosenDead(["first"])) == 1
     [one] = bench.got(topic)
-    assert bench.store.retry_dead(topic, "g", ["third"]) == 1
-    assert bench.store.retry_dead(topic, "g", ["second"]) == 1
+    assert bench.store.retry_dead(topic, "g", ChosenDead(["third"])) == 1
+    assert bench.store.retry_dead(topic, "g", ChosenDead(["second"])) == 1
     assert bench.ack(topic, one) == SETTLED
     assert bench.bodies(topic) == ["third"]
     total = bench.total(topic)
@@ -309,10 +313,13 @@ def test_retry_and_drop_keep_to_the_places_between_which_they_were_asked(
         bench.advance(number % 2)  # some die at one moment
     dead = bench.store.dead(topic, "g")
     places = [each.dead_place for each in dead]
-    retried = bench.store.retry_dead(topic, "g", after=places[0], until=places[2])
+    retried = bench.store.retry_dead(topic, "g", ChosenDead(after=places[0], until=places[2]))
     assert retried == 2
-    assert bench.store.drop_dead(topic, "g", [dead[0].id, dead[5].id], until=places[4]) == 1
-    assert bench.store.drop_dead(topic, "g", until=places[2]) == 0
+    assert (
+        bench.store.drop_dead(topic, "g", ChosenDead([dead[0].id, dead[5].id], until=places[4]))
+        == 1
+    )
+    assert bench.store.drop_dead(topic, "g", ChosenDead(until=places[2])) == 0
     assert [each.id for each in bench.store.dead(topic, "g")] == [each.id for each in dead[3:]]
-    assert bench.store.drop_dead(topic, "g", limit=2, until=places[4]) == 2
+    assert bench.store.drop_dead(topic, "g", ChosenDead(limit=2, until=places[4])) == 2
     assert [each.id for each in bench.store.dead(topic, "g")] == [dead[5].id]

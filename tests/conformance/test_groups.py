@@ -6,6 +6,7 @@ import pytest
 from bench import SETTLED, STALE, Bench, body_of
 
 from qframe.errors import UnknownGroup
+from qframe.stores.records import ChosenDead
 from qframe.stores.types import NO_EPOCH
 from qframe.topic import Topic
 
@@ -173,7 +174,7 @@ def test_seeking_among_very_many_dead_letters_drops_those_alone_that_come_again(
         bench.kill(topic, *got[start : start + 400])
     for offset in (1600, 750, 0):
         bench.store.seek(topic, "g", {0: offset})
-        dead = bench.store.dead(topic, "g", limit=2000)
+        dead = bench.store.dead(topic, "g", ChosenDead(limit=2000))
         assert sorted(letter.seq or 0 for letter in dead) == list(range(offset))
         assert bench.store.verify(topic) == []
     assert len(bench.got(topic, limit=1600)) == 1600
@@ -435,8 +436,8 @@ def test_a_dead_letter_that_stayed_through_a_seek_can_be_retried_and_dropped(
         bench.publish(topic, number, id=f"m{number}")
     bench.kill(topic, *bench.got(topic)[:2])
     bench.store.seek(topic, "g", {0: 2})
-    assert bench.store.drop_dead(topic, "g", ["m0"]) == 1
-    assert bench.store.retry_dead(topic, "g", ["m1"]) == 1
+    assert bench.store.drop_dead(topic, "g", ChosenDead(["m0"])) == 1
+    assert bench.store.retry_dead(topic, "g", ChosenDead(["m1"])) == 1
     assert bench.bodies(topic) == [1, 2]
     total = bench.total(topic)
     assert (total.published, total.cancelled, total.doing) == (3, 1, 2)

@@ -10,6 +10,7 @@ from late import meanwhile
 
 from qframe.errors import TopicMismatch
 from qframe.stores.base import Store
+from qframe.stores.records import ChosenDead
 from qframe.stores.sql.store import SqlStore
 from qframe.stores.types import NO_EPOCH
 from qframe.topic import Topic
@@ -20,8 +21,8 @@ SUBJECTS = KINDS[1:]
 Deed = Callable[[Store, Topic], int | None]
 
 DECIDE: dict[str, Deed] = {
-    "retry": lambda store, topic: store.retry_dead(topic, "g", ["m-1"]),
-    "drop": lambda store, topic: store.drop_dead(topic, "g", ["m-1"]),
+    "retry": lambda store, topic: store.retry_dead(topic, "g", ChosenDead(["m-1"])),
+    "drop": lambda store, topic: store.drop_dead(topic, "g", ChosenDead(["m-1"])),
 }
 
 

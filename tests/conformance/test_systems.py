@@ -9,6 +9,7 @@ from bench import SETTLED, STALE, Bench, body_of, epoch
 
 from qframe.codec import TAGS_HEADER, tags_of
 from qframe.errors import TopicMismatch
+from qframe.stores.records import ChosenDead
 from qframe.stores.types import PullRequest, PullResult
 from qframe.topic import Topic
 
@@ -580,8 +581,8 @@ def test_delay_platform_a_person_intervenes_by_hand(bench: Bench) -> None:
     for key in ("again", "never"):
         bench.publish(topic, key, key, id=key)
     bench.kill(topic, *bench.got(topic), error="no")
-    assert bench.store.retry_dead(topic, "g", ["again"]) == 1
-    assert bench.store.drop_dead(topic, "g", ["never"]) == 1
+    assert bench.store.retry_dead(topic, "g", ChosenDead(["again"])) == 1
+    assert bench.store.drop_dead(topic, "g", ChosenDead(["never"])) == 1
     assert bench.bodies(topic) == ["again"]
     assert bench.total(topic).cancelled == 1
 

@@ -18,7 +18,7 @@ from qframe.admin.timers import Timers
 from qframe.outcomes import Verdict
 from qframe.roster import Roster
 from qframe.stores.base import Store
-from qframe.stores.records import Found, ScanPage, Sought
+from qframe.stores.records import ChosenDead, Found, ScanPage, Sought
 from qframe.stores.types import LeaseRef, PullRequest
 from qframe.topic import Kind, Topic
 
@@ -192,12 +192,12 @@ def _named_dead(by: Actor) -> list[str]:
 
 def _retry_dead(by: Actor) -> Act:
     ids = _named_dead(by)
-    return lambda store, topic: store.retry_dead(topic, "g", ids)
+    return lambda store, topic: store.retry_dead(topic, "g", ChosenDead(ids))
 
 
 def _drop_dead(by: Actor) -> Act:
     ids = _named_dead(by)
-    return lambda store, topic: store.drop_dead(topic, "g", ids)
+    return lambda store, topic: store.drop_dead(topic, "g", ChosenDead(ids))
 
 
 def _standing(by: Actor) -> tuple[int, str, int]:

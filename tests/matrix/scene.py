@@ -39,6 +39,7 @@ from qframe import (
     Topic,
     TransactionalChecker,
 )
+from qframe.stores.records import ChosenDead
 
 GROUP = "g"
 SIZE = 5
@@ -100,7 +101,7 @@ class Scene:
 
     def dead(self) -> dict[int, str | None]:
         """All dead letters by their numbers, with their errors."""
-        found = self.app.store.dead(self.topic, GROUP, limit=1000)
+        found = self.app.store.dead(self.topic, GROUP, ChosenDead(limit=1000))
         return {json.loads(each.body)["n"]: each.error for each in found}
 
     def totals(self) -> dict[str, int]:

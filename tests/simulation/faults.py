@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from qframe.stores.records import Record
+from qframe.stores.records import ChosenDead, Record
 from qframe.stores.types import SlotsClosed
 from simulation.plan import Fault
 from simulation.store import Connection, Trouble
@@ -98,7 +98,9 @@ class Faults:
         elif fault.what == "dead retried":
             self._world.retry_dead(group)
         elif fault.what == "dead dropped":
-            server.drop_dead(topic, group, [record.id for record in server.dead(topic, group)])
+            server.drop_dead(
+                topic, group, ChosenDead([record.id for record in server.dead(topic, group)])
+            )
         elif fault.what in ("moved", "cancelled"):
             self._change_timer(fault)
         elif fault.what == "sought":

@@ -11,6 +11,7 @@ from qframe.message import Delivery
 from qframe.producing.producer import Producer
 from qframe.runtime.process.worker import Background
 from qframe.schedules.records import TOPIC as SCHEDULES
+from qframe.stores.records import ChosenDead
 from qframe.stores.types import SlotsClosed
 from qframe.topic import Topic
 from simulation.audit import LOOK_EVERY_S, Audit
@@ -243,7 +244,7 @@ class World:
         dead = [record.id for record in self.server.dead(topic, group)]
         if dead:
             try:
-                self.server.retry_dead(topic, group, dead)
+                self.server.retry_dead(topic, group, ChosenDead(dead))
             except SlotsClosed as error:
                 self.log("operator", f"retries none of {dead}: {error}")
                 return []

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import msgspec
 from typing_extensions import override
 
@@ -18,7 +16,7 @@ from qframe.stores.model.state import (
     StoredMessage,
     TopicState,
 )
-from qframe.stores.records import DeadPlace, Record
+from qframe.stores.records import ALL_DEAD, ChosenDead, DeadPlace, Record
 from qframe.topic import Kind, Topic
 
 
@@ -26,75 +24,51 @@ class ModelDeadLetters(ModelRole, DeadLetters):
     """Dead letters of cursors."""
 
     @override
-    def dead(
-        self,
-        topic: Topic,
-        group: str,
-        *,
-        ids: Sequence[str] | None = None,
-        limit: int = 100,
-        after: DeadPlace | None = None,
-    ) -> list[Record]:
+    def dead(self, topic: Topic, group: str, chosen: ChosenDead = ALL_DEAD) -> list[Record]:
         with self._lock:
             self._group(topic, group)
             everything = inspect.peek(self._state(topic), group, ("dead",), 2**62, self._now_ms())
-        return listed(everything, ids, limit, after)
+        return listed(everything, chosen)
 
     @override
-    def retry_dead(
-        self, topic: Topic, group: str, ids: Sequence[str] | None = None, limit: int = 500,
-        *, after: DeadPlace | None = None, until: DeadPlace | None = None,
-    ) -> int:  # fmt: skip
+    def retry_dead(self, topic: Topic, group: str, chosen: ChosenDead = ALL_DEAD) -> int:
         with self._lock:
             self._group(topic, group)
-            found = chosen(self._changing(topic).cursors(group), ids, limit, after, until)
+            found = among(self._changing(topic).cursors(group), chosen)
             retry(self._state(topic), found, self._now_ms())
         self._ring(topic)
         return len(found)
 
     @override
-    def drop_dead(
-        self, topic: Topic, group: str, ids: Sequence[str] | None = None, limit: int = 500,
-        *, after: DeadPlace | None = None, until: DeadPlace | None = None,
-    ) -> int:  # fmt: skip
+    def drop_dead(self, topic: Topic, group: str, chosen: ChosenDead = ALL_DEAD) -> int:
         with self._lock:
             self._group(topic, group)
-            found = chosen(self._changing(topic).cursors(group), ids, limit, after, until)
+            found = among(self._changing(topic).cursors(group), chosen)
             drop(found)
         return len(found)
 
 
-def listed(
-    everything: list[Record], ids: Sequence[str] | None, limit: int, after: DeadPlace | None
-) -> list[Record]:
+def listed(everything: list[Record], chosen: ChosenDead) -> list[Record]:
     """Dead messages, the longest dead first."""
-    found = [
-        record for record in everything
-        if (ids is None or record.id in ids) and (after is None or record.dead_place > after)
-    ]  # fmt: skip
-    return sorted(found, key=lambda each: each.dead_place)[:limit]
+    found = [record for record in everything if chosen.has(record.id, record.dead_place)]
+    return sorted(found, key=lambda each: each.dead_place)[: chosen.limit]
 
 
-def chosen(
-    group: dict[int, GroupCursor],
-    ids: Sequence[str] | None,
-    limit: int,
-    after: DeadPlace | None,
-    until: DeadPlace | None,
+def among(
+    group: dict[int, GroupCursor], chosen: ChosenDead
 ) -> list[tuple[int, GroupCursor, DeadLetter]]:
     """Dead messages with slot and cursor, the longest dead first."""
     found = [
         (DeadPlace(dead_letter.died_at_ms, number, dead_letter.seq), cursor, dead_letter)
         for number, cursor in group.items()
         for dead_letter in cursor.dead
-        if ids is None or dead_letter.message.id in ids
     ]
     found.sort(key=lambda each: each[0])
     return [
         (place.slot, cursor, dead_letter)
         for place, cursor, dead_letter in found
-        if (after is None or place > after) and (until is None or place <= until)
-    ][:limit]
+        if chosen.has(dead_letter.message.id, place)
+    ][: chosen.limit]
 
 
 def retry(state: TopicState, found: list[tuple[int, GroupCursor, DeadLetter]], now_ms: int) -> None:

@@ -13,7 +13,7 @@ from typing_extensions import override
 from qframe.drivers.redis import Redis
 from qframe.drivers.scripts import Refused
 from qframe.stores.acts import DeadLetters
-from qframe.stores.records import ChosenDead, DeadPlace, Record
+from qframe.stores.records import ALL_DEAD, ChosenDead, DeadPlace, Record
 from qframe.stores.redis.envelopes import NUMBER, lead_of, record_of_dead
 from qframe.stores.redis.groups import known, require
 from qframe.stores.redis.keys import SlotKeys
@@ -38,31 +38,16 @@ class RedisDeadLetters(RedisRole, DeadLetters):
     """Dead letters, page by page."""
 
     @override
-    def dead(
-        self,
-        topic: Topic,
-        group: str,
-        *,
-        ids: Sequence[str] | None = None,
-        limit: int = 100,
-        after: DeadPlace | None = None,
-    ) -> list[Record]:
-        return self._call(topic, listed, group, ChosenDead(ids, limit, after))
+    def dead(self, topic: Topic, group: str, chosen: ChosenDead = ALL_DEAD) -> list[Record]:
+        return self._call(topic, listed, group, chosen)
 
     @override
-    def retry_dead(
-        self, topic: Topic, group: str, ids: Sequence[str] | None = None, limit: int = 500,
-        *, after: DeadPlace | None = None, until: DeadPlace | None = None,
-    ) -> int:  # fmt: skip
-        chosen = ChosenDead(ids, limit, after, until)
+    def retry_dead(self, topic: Topic, group: str, chosen: ChosenDead = ALL_DEAD) -> int:
         return self._call(topic, retry, group, chosen, self._now(), [])
 
     @override
-    def drop_dead(
-        self, topic: Topic, group: str, ids: Sequence[str] | None = None, limit: int = 500,
-        *, after: DeadPlace | None = None, until: DeadPlace | None = None,
-    ) -> int:  # fmt: skip
-        return self._call(topic, drop, group, ChosenDead(ids, limit, after, until), [])
+    def drop_dead(self, topic: Topic, group: str, chosen: ChosenDead = ALL_DEAD) -> int:
+        return self._call(topic, drop, group, chosen, [])
 
 
 def listed(redis: Redis, keys: SlotKeys, group: str, chosen: ChosenDead) -> list[Record]:

@@ -12,7 +12,7 @@ from typing_extensions import override
 
 from qframe.drivers.sql import Row, Statement, Transaction
 from qframe.stores.acts import DeadLetters
-from qframe.stores.records import ChosenDead, DeadPlace, Record
+from qframe.stores.records import ALL_DEAD, ChosenDead, DeadPlace, Record
 from qframe.stores.sql import arrivals as arrive
 from qframe.stores.sql.arrivals import Arrival
 from qframe.stores.sql.cursors import (
@@ -111,30 +111,16 @@ class SqlDeadLetters(SqlRole, DeadLetters):
     """Dead letters as rows."""
 
     @override
-    def dead(
-        self,
-        topic: Topic,
-        group: str,
-        *,
-        ids: Sequence[str] | None = None,
-        limit: int = 100,
-        after: DeadPlace | None = None,
-    ) -> list[Record]:
-        return self._read(topic, listed, group, ChosenDead(ids, limit, after))
+    def dead(self, topic: Topic, group: str, chosen: ChosenDead = ALL_DEAD) -> list[Record]:
+        return self._read(topic, listed, group, chosen)
 
     @override
-    def retry_dead(
-        self, topic: Topic, group: str, ids: Sequence[str] | None = None, limit: int = 500,
-        *, after: DeadPlace | None = None, until: DeadPlace | None = None,
-    ) -> int:  # fmt: skip
-        return self._write(topic, retry, group, ChosenDead(ids, limit, after, until))
+    def retry_dead(self, topic: Topic, group: str, chosen: ChosenDead = ALL_DEAD) -> int:
+        return self._write(topic, retry, group, chosen)
 
     @override
-    def drop_dead(
-        self, topic: Topic, group: str, ids: Sequence[str] | None = None, limit: int = 500,
-        *, after: DeadPlace | None = None, until: DeadPlace | None = None,
-    ) -> int:  # fmt: skip
-        return self._write(topic, drop, group, ChosenDead(ids, limit, after, until))
+    def drop_dead(self, topic: Topic, group: str, chosen: ChosenDead = ALL_DEAD) -> int:
+        return self._write(topic, drop, group, chosen)
 
 
 def listed(transaction: Transaction, ref: TopicRef, group: str, chosen: ChosenDead) -> list[Record]:
@@ -238,19 +224,13 @@ def _locked(transaction: Transaction, ref: TopicRef, group: str, chosen: ChosenD
 def _chosen(transaction: Transaction, ref: TopicRef, group: str, chosen: ChosenDead) -> list[Row]:
     number = known_group(transaction, ref, group)
     first, cursors = ref.cursor_number(number, 0), ref.cursor_numbers(number)
-    ids, limit, after, until = chosen
-    last = EVERYTHING if until is None else until.died_at_ms
-    if ids is not None:
-        rows = _of_ids(transaction, cursors, ids)
+    if chosen.ids is not None:
+        rows = _of_ids(transaction, cursors, chosen.ids)
     else:
-        rows = _first(transaction, cursors, after, last, limit)
-    if ids is not None and after is not None:
-        begin = (after.died_at_ms, first + after.slot, after.seq)
-        rows = [row for row in rows if _place_of(row) > begin]
-    if until is not None:
-        final = (until.died_at_ms, first + until.slot, until.seq)
-        rows = [row for row in rows if _place_of(row) <= final]
-    return rows[:limit]
+        last = EVERYTHING if chosen.until is None else chosen.until.died_at_ms
+        rows = _first(transaction, cursors, chosen.after, last, chosen.limit)
+    fit = [row for row in rows if chosen.is_between(DeadPlace(row[7], row[0] - first, row[1]))]
+    return fit[: chosen.limit]
 
 
 def _first(

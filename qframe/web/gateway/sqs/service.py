@@ -11,7 +11,7 @@ from starlette.requests import Request
 
 from qframe.clock import Clock
 from qframe.errors import UnknownGroup, UnknownTopic
-from qframe.stores.records import Record
+from qframe.stores.records import ChosenDead, Record
 from qframe.web.gateway.callers import Caller, GatewayRight, NotPermitted
 from qframe.web.gateway.deliveries import Settle, SettleReply
 from qframe.web.gateway.forwarding import Forwarder
@@ -156,7 +156,7 @@ class SqsService:
         store = self.gateway.app.store
         try:
             topic = store.topic(source.name)
-            found = [] if topic is None else store.dead(topic, GROUP, limit=_PAGE)
+            found = [] if topic is None else store.dead(topic, GROUP, ChosenDead(limit=_PAGE))
         except (UnknownTopic, UnknownGroup):
             return 0
         if topic is None or not found:
@@ -164,7 +164,9 @@ class SqsService:
         self.gateway.app.publish_many(
             queue.name, [_dead_letter(record, source) for record in found]
         )
-        store.drop_dead(topic, GROUP, [record.id for record in found], until=found[-1].dead_place)
+        store.drop_dead(
+            topic, GROUP, ChosenDead([record.id for record in found], until=found[-1].dead_place)
+        )
         return len(found)
 
 

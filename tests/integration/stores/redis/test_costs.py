@@ -14,6 +14,7 @@ from script_heads import head_of, sections, text_of
 from servers import RedisServer
 
 from qframe.outcomes import Verdict
+from qframe.stores.records import ChosenDead
 from qframe.stores.redis import audit
 from qframe.stores.redis.store import RedisStore
 from qframe.stores.types import Entry, PullRequest
@@ -455,8 +456,8 @@ def test_a_page_of_dead_letters_does_not_read_a_page_of_each_slot(
     bench.store.publish(topic, [bench.entry(topic, n, f"k{n}") for n in range(3200)])
     while letters := bench.got(topic, limit=3200):
         bench.kill(topic, *letters)
-    assert len(bench.store.dead(topic, "g", limit=100)) == 100
-    assert sent(server, lambda: bench.store.dead(topic, "g", limit=100)) < 70_000
+    assert len(bench.store.dead(topic, "g", ChosenDead(limit=100))) == 100
+    assert sent(server, lambda: bench.store.dead(topic, "g", ChosenDead(limit=100))) < 70_000
 
 
 def test_a_peek_costs_what_it_shows_though_thousands_wait(

@@ -10,6 +10,7 @@ import pytest
 from servers import RedisServer
 
 from qframe import Message, QFrame, Reject, Topic
+from qframe.stores.records import ChosenDead
 from qframe.stores.redis.store import RedisStore
 
 COUNT = 12
@@ -50,7 +51,7 @@ class Morgue:
         """Whether a letter is found by its id, among those of its key, and listed by its id."""
         by_id = self.app.admin.explain("orders", f"id-{number}")
         by_key = self.app.admin.explain("orders", key=f"k{number % 3}")
-        listed = self.store.dead(self.topic, "g", ids=[f"id-{number}"])
+        listed = self.store.dead(self.topic, "g", ChosenDead(ids=[f"id-{number}"]))
         return (
             [each.state for each in by_id] == ["dead"]
             and f"id-{number}" in [each.id for each in by_key if each.state == "dead"]

@@ -16,6 +16,7 @@ from serving import Publishing, Serving
 
 from qframe import Outgoing, Topic
 from qframe.clock import VirtualClock
+from qframe.stores.records import ChosenDead
 from qframe.stores.redis.store import RedisStore
 from qframe.stores.types import PullRequest
 
@@ -73,8 +74,8 @@ def test_every_operation_works_on_a_server_that_has_forgotten_its_scripts(
         assert set(forgetful.offsets_at(topic, 0)) == {0, 1}
     bench.ack(topic, *again)
     dead = [one.id for one in forgetful.dead(topic, "g")]
-    assert forgetful.retry_dead(topic, "g", dead[:1]) == 1
-    assert forgetful.drop_dead(topic, "g", dead[1:]) == 1
+    assert forgetful.retry_dead(topic, "g", ChosenDead(dead[:1])) == 1
+    assert forgetful.drop_dead(topic, "g", ChosenDead(dead[1:])) == 1
     bench.ack(topic, *bench.got(topic))
     assert (bench.total(topic).settled, bench.total(topic).cancelled) == (9, 1 + topic.has_subjects)
     bench.advance(10**12)

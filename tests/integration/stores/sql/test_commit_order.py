@@ -12,6 +12,7 @@ from eventually import eventually
 from qframe.clock import VirtualClock
 from qframe.drivers.sql import Transaction
 from qframe.outcomes import Verdict
+from qframe.stores.records import ChosenDead
 from qframe.stores.sql import publish as publishing
 from qframe.stores.sql.store import SqlStore
 from qframe.stores.types import Settlement
@@ -147,7 +148,7 @@ def test_producers_workers_and_whoever_moves_dead_and_timers_do_not_lose_or_bloc
                     for one, verdict in zip(got, verdicts, strict=True)
                 ],
             )  # fmt: skip
-            mine.retry_dead(topic, group, limit=2)
+            mine.retry_dead(topic, group, ChosenDead(limit=2))
         mine.close()
 
     def is_empty(group: str) -> bool:
