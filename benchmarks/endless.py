@@ -14,7 +14,7 @@ from qframe import Topic
 from qframe.message import Delivery
 from qframe.outcomes import Settled
 from qframe.stores.base import Store
-from qframe.stores.types import PullRequest, PullResult, Settlement
+from qframe.stores.types import PullRequest, PullResult, PullTerms, Settlement
 
 STORE: Final = "BENCHMARK_STORE"
 ENDLESS: Final = "BENCHMARK_ENDLESS"
@@ -38,13 +38,15 @@ class Endless:
         return getattr(self._store, name)
 
     def pull(
-        self, _topic: Topic, _group: str, asks: Sequence[PullRequest], *, receipt: str, **_: Any
+        self, _topic: Topic, _group: str, asks: Sequence[PullRequest], terms: PullTerms
     ) -> PullResult:
         """As many messages as are asked for."""
         now_ms = time.time_ns() // 1_000_000
         return PullResult(
             [
-                Delivery(f"m{number}", None, None, b"1", now_ms, ask.slot, None, number, receipt)
+                Delivery(
+                    f"m{number}", None, None, b"1", now_ms, ask.slot, None, number, terms.receipt
+                )
                 for ask in asks
                 for number, _ in zip(self._numbers, range(ask.limit), strict=False)
             ],

@@ -33,7 +33,7 @@ from qframe.message import Delivery
 from qframe.outcomes import Verdict
 from qframe.stores.base import Store
 from qframe.stores.records import Record, Sought
-from qframe.stores.types import PullRequest, Settlement
+from qframe.stores.types import PullRequest, PullTerms, Settlement
 
 BAR_MS = 200
 TOPIC = "backlog"
@@ -228,7 +228,7 @@ def _pulled(store: Store, topic: Topic, count: int) -> Iterator[Sequence[Deliver
         share = min(each, -(-count // topic.slots))
         asks = [PullRequest(slot, EPOCH, share) for slot in range(topic.slots)]
         found = store.pull(
-            topic, GROUP, asks, receipt=f"r{number:019d}", lease_ms=LEASE_MS, max_attempts=100
+            topic, GROUP, asks, PullTerms(f"r{number:019d}", LEASE_MS, 100)
         ).deliveries
         store.settle(topic, GROUP, [_ended(one, Verdict.RELEASE) for one in found[count:]])
         yield found[:count]

@@ -42,7 +42,7 @@ from benchmarks.report import machine
 from benchmarks.timers_bare import Bare, opened_bare
 from qframe import Message, Outgoing, QFrame, Topic
 from qframe.outcomes import Verdict
-from qframe.stores.types import PullRequest, Settlement
+from qframe.stores.types import PullRequest, PullTerms, Settlement
 
 TOPIC: Final = Topic("timers", kind="delay", slots=16)
 GROUP: Final = "g"
@@ -228,7 +228,7 @@ def hand_out(app: QFrame, count: int) -> None:
         app.publish_many(TOPIC, messages, batch=STEP)
     asks = [PullRequest(slot, EPOCH, STEP // TOPIC.slots) for slot in range(TOPIC.slots)]
     while found := store.pull(
-        TOPIC, GROUP, asks, receipt=f"r{time.monotonic_ns():019d}", lease_ms=60_000, max_attempts=9
+        TOPIC, GROUP, asks, PullTerms(f"r{time.monotonic_ns():019d}", 60_000, 9)
     ).deliveries:
         ends = [
             Settlement(one.slot, one.subject, one.seq, one.receipt, one.attempt, EPOCH, Verdict.ACK)

@@ -35,10 +35,10 @@ from qframe.stores.types import (
     LeaseRef,
     PullRequest,
     PullResult,
+    PullTerms,
     RenewResult,
     RevokeResult,
     Settlement,
-    StandingTerms,
     WorkerReport,
 )
 from qframe.topic import Topic
@@ -113,23 +113,14 @@ class Pulling(Protocol):
     """Handing messages out, and keeping them hidden."""
 
     def pull(
-        self,
-        topic: Topic,
-        group: str,
-        asks: Sequence[PullRequest],
-        *,
-        receipt: str,
-        lease_ms: int,
-        max_attempts: int,
-        run: int = 32,
-        standing: StandingTerms | None = None,
+        self, topic: Topic, group: str, asks: Sequence[PullRequest], terms: PullTerms
     ) -> PullResult:
-        """Hands out what is due, as described above, under `receipt`.
+        """Hands out what is due, as described above, under the receipt of the terms.
 
         First, in each slot: what was delayed and has come due joins the line or its queue,
         sequence gaps whose time has passed are passed, lost leases are taken back. A stream's
         delivery from the line bears the receipt of its window, which is this one if the window
-        was empty. With `standing` it stands where it leaves slots quiet, if the store can do that.
+        was empty.
         """
 
     def renew(

@@ -178,13 +178,14 @@ class PullTerms(NamedTuple):
         lease_ms: how long it stays hidden.
         max_attempts: how often a message is handed out before it is dead.
         run: how many messages of an ordered subject are handed out together at most.
-        standing: whether it stands, and where to.
+        standing: whether it stands where it leaves slots quiet, if the store can do that, and where
+            to.
     """
 
     receipt: str
     lease_ms: int
     max_attempts: int
-    run: int
+    run: int = 32
     standing: StandingTerms = NOT_STANDING
 
 

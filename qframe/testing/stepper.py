@@ -13,7 +13,7 @@ from qframe.options.consumer import ConsumerOptions
 from qframe.runtime.consume.consumer import Consumer
 from qframe.runtime.process.live_settings import LiveSettings
 from qframe.stores.base import Store
-from qframe.stores.types import PullRequest
+from qframe.stores.types import PullRequest, PullTerms
 from qframe.testing.crashes import Point, WorkerLife
 from qframe.testing.inline import SteppedExecutor
 from qframe.testing.settling import DirectSettler
@@ -168,8 +168,9 @@ class Stepper:
             self._consumer.before_pull()
             pulled = self._store.pull(
                 self._topic, self._consumer.group, [PullRequest(slot, epoch, room)],
-                receipt=new_token(self._clock), lease_ms=self._options.lease_ms,
-                max_attempts=self._options.deliveries_at_most,
+                PullTerms(
+                    new_token(self._clock), self._options.lease_ms, self._options.deliveries_at_most
+                ),
             )  # fmt: skip
             if pulled.fenced:
                 self._consumer.slots.fenced(pulled.fenced)

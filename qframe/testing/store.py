@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from qframe.clock import Clock
 from qframe.outcomes import Outcome, Settled
 from qframe.stores.model.store import ModelStore
-from qframe.stores.types import Entry, PullRequest, PullResult, Settlement, StandingTerms
+from qframe.stores.types import Entry, PullRequest, PullResult, PullTerms, Settlement
 from qframe.testing.journal import Journal
 from qframe.topic import Topic
 
@@ -33,22 +33,10 @@ class JournalledStore(ModelStore):
         return outcomes
 
     def pull(
-        self,
-        topic: Topic,
-        group: str,
-        asks: Sequence[PullRequest],
-        *,
-        receipt: str,
-        lease_ms: int,
-        max_attempts: int,
-        run: int = 32,
-        standing: StandingTerms | None = None,
+        self, topic: Topic, group: str, asks: Sequence[PullRequest], terms: PullTerms
     ) -> PullResult:
         """Hands out what is due."""
-        pulled = super().pull(
-            topic, group, asks, receipt=receipt, lease_ms=lease_ms, max_attempts=max_attempts,
-            run=run, standing=standing,
-        )  # fmt: skip
+        pulled = super().pull(topic, group, asks, terms)
         for delivery in pulled.deliveries:
             self._journal.handed_out(topic.name, group, delivery)
         self._journal.died_in_pull(pulled.dead)

@@ -12,7 +12,7 @@ from qframe import Topic
 from qframe.message import Delivery
 from qframe.outcomes import Settled, Verdict
 from qframe.stores.base import Store
-from qframe.stores.types import PullRequest, PullResult, Settlement
+from qframe.stores.types import PullRequest, PullResult, PullTerms, Settlement
 
 
 class Watched:
@@ -46,10 +46,10 @@ class Watched:
         return version
 
     def pull(
-        self, topic: Topic, group: str, asks: Sequence[PullRequest], **more: Any
+        self, topic: Topic, group: str, asks: Sequence[PullRequest], terms: PullTerms
     ) -> PullResult:
         since_ns = time.monotonic_ns()
-        pulled = self._store.pull(topic, group, asks, **more)
+        pulled = self._store.pull(topic, group, asks, terms)
         if pulled.deliveries:
             count = len(pulled.deliveries)
             self._facts.note(HANDED, topic.name, number=count, since_ns=since_ns)

@@ -32,6 +32,7 @@ from qframe.stores.types import (
     LeaseRef,
     PullRequest,
     PullResult,
+    PullTerms,
     Settlement,
 )
 from qframe.topic import Topic
@@ -234,8 +235,8 @@ class Bench:
             for slot, each in epochs.items()
         ]
         return self.store.pull(
-            topic, group, asks, receipt=receipt or f"r{next(self._numbers)}",
-            lease_ms=lease_ms, max_attempts=max_attempts, run=run,
+            topic, group, asks,
+            PullTerms(receipt or f"r{next(self._numbers)}", lease_ms, max_attempts, run=run),
         )  # fmt: skip
 
     def got(

@@ -34,6 +34,7 @@ from qframe.stores.types import (
     Entry,
     LeaseRef,
     PullRequest,
+    PullTerms,
     Settlement,
     SlotsClosed,
 )
@@ -367,10 +368,7 @@ class Machine(lives.Machine):
                 self.topic,
                 group,
                 asks,
-                receipt=receipt,
-                lease_ms=LEASE_MS,
-                max_attempts=attempts,
-                run=run,
+                PullTerms(receipt, LEASE_MS, attempts, run=run),
             )
         )
         self.reached["delivery"] += len(pulled["deliveries"])

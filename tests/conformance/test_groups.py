@@ -7,7 +7,7 @@ from bench import SETTLED, STALE, Bench, body_of
 
 from qframe.errors import UnknownGroup
 from qframe.stores.records import ChosenDead
-from qframe.stores.types import NO_EPOCH
+from qframe.stores.types import NO_EPOCH, PullTerms
 from qframe.topic import Topic
 
 SUBJECTS = ("ordered", "delay", "priority", "merge")
@@ -309,7 +309,7 @@ def test_a_dropped_group_is_unknown_to_every_operation(bench: Bench, kind: str) 
     bench.store.drop_group(topic, "g")
     store = bench.store
     for ask in (
-        lambda: store.pull(topic, "g", [], receipt="r", lease_ms=1, max_attempts=1),
+        lambda: store.pull(topic, "g", [], PullTerms("r", 1, 1)),
         lambda: store.settle(topic, "g", []),
         lambda: store.renew(topic, "g", [], 1),
         lambda: store.revoke(topic, "g", [], "r"),

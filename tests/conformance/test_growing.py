@@ -19,7 +19,7 @@ from qframe.stores.doubling import Doubling, GrowthTaken
 from qframe.stores.model.store import ModelStore
 from qframe.stores.records import Record, Section
 from qframe.stores.searching import sections_of
-from qframe.stores.types import PullRequest, SlotsClosed, SlotSplit
+from qframe.stores.types import PullRequest, PullTerms, SlotsClosed, SlotSplit
 from qframe.topic import Growth, Topic
 
 KINDS = ("stream", "ordered", "delay", "priority", "merge")
@@ -260,9 +260,7 @@ def test_a_closed_slot_takes_nothing_and_hands_nothing_out(bench: Bench) -> None
     assert raised.value.outcomes == [None, "stored"]
     assert bench.ack(topic, held, epoch=epoch) == STALE
     asked = [PullRequest(slot, epoch, 10)]
-    pulled = bench.store.pull(
-        topic, "g", asks=asked, receipt="r", lease_ms=100, max_attempts=3, run=1
-    )
+    pulled = bench.store.pull(topic, "g", asked, PullTerms("r", 100, 3, run=1))
     assert pulled.fenced == [slot]
     assert bench.store.take(topic, "g", {slot: "f" * 16}) == []
     bench.store.close_slot(topic, slot)  # again

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from bench import SETTLED, STALE, Bench, body_of
 
-from qframe.stores.types import PullRequest
+from qframe.stores.types import PullRequest, PullTerms
 
 SUBJECTS = ("ordered", "delay", "priority", "merge")
 KINDS = ("stream", *SUBJECTS)
@@ -412,7 +412,7 @@ def test_slots_are_answered_as_they_were_asked(bench: Bench, kind: str) -> None:
         bench.publish(topic, number, f"k{number}")
     own = bench.store.epochs(topic, "g")
     asks = [PullRequest(slot, own[slot], limit) for slot, limit in ((2, 3), (0, 1), (3, 0), (1, 2))]
-    pulled = bench.store.pull(topic, "g", asks, receipt="r", lease_ms=300, max_attempts=9)
+    pulled = bench.store.pull(topic, "g", asks, PullTerms("r", 300, 9))
     assert [one.slot for one in pulled.deliveries] == [2, 2, 2, 0, 1, 1]
 
 
@@ -425,7 +425,7 @@ def test_a_fenced_slot_gives_nothing_and_the_others_do(bench: Bench, kind: str) 
     own = bench.store.epochs(topic, "g")
     before = bench.store.stats(topic)[0]
     asks = [PullRequest(0, "f" * 16, 9), PullRequest(1, own[1], 9)]
-    pulled = bench.store.pull(topic, "g", asks, receipt="r", lease_ms=300, max_attempts=9)
+    pulled = bench.store.pull(topic, "g", asks, PullTerms("r", 300, 9))
     assert pulled.fenced == [0]
     assert {one.slot for one in pulled.deliveries} == {1}
     assert bench.store.stats(topic)[0] == before

@@ -13,7 +13,7 @@ from qframe.drivers.redis import Command
 from qframe.message import Delivery
 from qframe.stores.bell import Bell
 from qframe.stores.redis.store import RedisStore
-from qframe.stores.types import LateReply, PullRequest, PullResult, StandingTerms
+from qframe.stores.types import LateReply, PullRequest, PullResult, PullTerms, StandingTerms
 from qframe.topic import Topic
 
 KINDS = ["stream", "ordered", "delay", "priority", "merge"]
@@ -38,8 +38,11 @@ class Owner:
         """Pulls, and stands where it finds nothing."""
         asks = [PullRequest(slot, epoch, 10, position) for slot, epoch in self.epochs.items()]
         return self.bench.store.pull(
-            self.topic, self.group, asks, receipt=f"beside-{receipt}", lease_ms=LEASE_MS,
-            max_attempts=16, standing=StandingTerms(self.bell.address, receipt),
+            self.topic, self.group, asks,
+            PullTerms(
+                f"beside-{receipt}", LEASE_MS, 16,
+                standing=StandingTerms(self.bell.address, receipt),
+            ),
         )  # fmt: skip
 
     def heard(self) -> list[LateReply]:

@@ -10,7 +10,7 @@ from bench import SETTLED, STALE, Bench, body_of, epoch
 from qframe.codec import TAGS_HEADER, tags_of
 from qframe.errors import TopicMismatch
 from qframe.stores.records import ChosenDead
-from qframe.stores.types import PullRequest, PullResult
+from qframe.stores.types import PullRequest, PullResult, PullTerms
 from qframe.topic import Topic
 
 # AlphaQ: ordered messages per subject
@@ -294,7 +294,7 @@ def test_rmq_one_worker_per_piece_of_data_by_assigning_slots(bench: Bench) -> No
     def pulled(own: str, receipt: str) -> PullResult:
         asks = [PullRequest(slot, own, 100) for slot in range(4)]
         return bench.store.pull(
-            topic, "g", asks, receipt=receipt, lease_ms=300, max_attempts=16
+            topic, "g", asks, PullTerms(receipt, 300, 16)
         )  # fmt: skip
 
     one, other = pulled(mine, "one"), pulled(theirs, "other")

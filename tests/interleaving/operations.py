@@ -19,7 +19,7 @@ from qframe.outcomes import Verdict
 from qframe.roster import Roster
 from qframe.stores.base import Store
 from qframe.stores.records import ChosenDead, Found, ScanPage, Sought
-from qframe.stores.types import LeaseRef, PullRequest
+from qframe.stores.types import LeaseRef, PullRequest, PullTerms
 from qframe.topic import Kind, Topic
 
 SUBJECTS = tuple(kind for kind in Kind if kind is not Kind.STREAM)
@@ -102,7 +102,7 @@ def _declare(by: Actor) -> Act:
 def _pull(by: Actor) -> Act:
     group, asks = by.group, by.asks(by.draw.choice([1, 2, 50]))
     return lambda store, topic: store.pull(
-        topic, group, asks, receipt=f"p{by.number}", lease_ms=LEASE_MS, max_attempts=2
+        topic, group, asks, PullTerms(f"p{by.number}", LEASE_MS, 2)
     )
 
 

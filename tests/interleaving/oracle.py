@@ -11,7 +11,7 @@ from interleaving.scenes import LEASE_MS, Act, Scene, SceneClock, epoch
 from qframe.errors import QFrameError
 from qframe.stores.base import Store
 from qframe.stores.model.store import ModelStore
-from qframe.stores.types import PullRequest
+from qframe.stores.types import PullRequest, PullTerms
 from qframe.topic import Kind, Topic
 
 LAST_GROUP = "z"
@@ -167,4 +167,4 @@ def ending_of(
 
 def _pulled(store: Store, topic: Topic, group: str) -> Any:
     asks = [PullRequest(slot, each, 100) for slot, each in store.epochs(topic, group).items()]
-    return store.pull(topic, group, asks, receipt="end", lease_ms=LEASE_MS, max_attempts=9)
+    return store.pull(topic, group, asks, PullTerms("end", LEASE_MS, 9))

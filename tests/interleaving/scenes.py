@@ -13,7 +13,7 @@ from qframe.message import Delivery
 from qframe.outcomes import Settled, Verdict
 from qframe.stores.base import Store
 from qframe.stores.model.store import ModelStore
-from qframe.stores.types import Entry, PullRequest, Settlement
+from qframe.stores.types import Entry, PullRequest, PullTerms, Settlement
 from qframe.topic import Kind, Topic
 
 START_MS = 1_700_000_000_000
@@ -181,7 +181,7 @@ class Scene:
         asks = [PullRequest(slot, epoch(1), limit) for slot in range(self.slots)]
         pulled = self._do(
             lambda store, topic: store.pull(
-                topic, group, asks, receipt=receipt, lease_ms=LEASE_MS, max_attempts=2, run=run
+                topic, group, asks, PullTerms(receipt, LEASE_MS, 2, run=run)
             )
         )
         self.in_hand[group] += pulled.deliveries

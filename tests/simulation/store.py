@@ -17,6 +17,7 @@ from qframe.stores.types import (
     LateReply,
     LeaseRef,
     PullResult,
+    PullTerms,
     RenewResult,
     RevokeResult,
     SlotsClosed,
@@ -76,10 +77,10 @@ class SimulatedServer(ModelStore):
         """The topic as far as it has grown."""
         return self._state(topic).topic
 
-    def pull(self, topic: Topic, group: str, asks: Any, **terms: Any) -> PullResult:
-        if self._group_at is not None and terms["standing"] is not None:
-            self._group_at[_bell_of(terms["standing"].address)] = group
-        pulled = super().pull(topic, group, asks, **terms)
+    def pull(self, topic: Topic, group: str, asks: Any, terms: PullTerms) -> PullResult:
+        if self._group_at is not None and terms.standing.address:
+            self._group_at[_bell_of(terms.standing.address)] = group
+        pulled = super().pull(topic, group, asks, terms)
         self.ledger.handed_out(group, pulled.deliveries)
         return pulled
 
@@ -257,8 +258,8 @@ class Connection:
             self.gone.setdefault(lease, self.scheduler.now)
         return renewed
 
-    def pull(self, topic: Topic, group: str, asks: Any, **terms: Any) -> PullResult:
-        pulled: PullResult = self._call("pull", self.server.pull, topic, group, asks, **terms)
+    def pull(self, topic: Topic, group: str, asks: Any, terms: PullTerms) -> PullResult:
+        pulled: PullResult = self._call("pull", self.server.pull, topic, group, asks, terms)
         for one in pulled.deliveries:
             self.pulled(group, one)
         return pulled
@@ -335,10 +336,10 @@ class Connection:
         return {slot: self._random.choice(["done", "unheard", "away"]) for slot in sorted(slots)}
 
     def _cut_pull(
-        self, pull: Callable[..., PullResult], topic: Topic, group: str, asks: Any, **terms: Any
+        self, pull: Callable[..., PullResult], topic: Topic, group: str, asks: Any, terms: PullTerms
     ) -> PullResult:
         fates = self._fates({ask.slot for ask in asks})
-        pulled = pull(topic, group, [a for a in asks if fates[a.slot] != "away"], **terms)
+        pulled = pull(topic, group, [a for a in asks if fates[a.slot] != "away"], terms)
         heard = [one for one in pulled.deliveries if fates[one.slot] == "done"]
         fenced = [slot for slot in pulled.fenced if fates[slot] == "done"]
         pulled.deliveries, pulled.fenced = heard, fenced

@@ -10,7 +10,7 @@ from pyspark.sql import DataFrame, DataFrameReader, DataFrameWriter, SparkSessio
 from qframe import Outgoing, QFrame, Topic
 from qframe.message import Delivery
 from qframe.stores.open import open_store
-from qframe.stores.types import PullRequest
+from qframe.stores.types import PullRequest, PullTerms
 
 
 class Space:
@@ -72,9 +72,7 @@ class Space:
         epoch = f"{next(self._numbers):016x}"
         self.store.take(topic, "g", dict.fromkeys(range(topic.slots), epoch))
         asks = [PullRequest(slot, epoch, 100_000) for slot in range(topic.slots)]
-        found = self.store.pull(
-            topic, "g", asks, receipt="r", lease_ms=600_000, max_attempts=99, run=100_000
-        )
+        found = self.store.pull(topic, "g", asks, PullTerms("r", 600_000, 99, run=100_000))
         return found.deliveries
 
     def bodies(self, topic: Topic) -> list[bytes]:

@@ -10,7 +10,7 @@ import msgspec
 
 from qframe.codec import batch_mark, subject_of
 from qframe.stores.sql.store import SqlStore
-from qframe.stores.types import Entry, PullRequest, PullResult
+from qframe.stores.types import Entry, PullRequest, PullResult, PullTerms
 from qframe.topic import Topic
 
 EPOCH = "0" * 15 + "1"
@@ -39,7 +39,7 @@ def pulled(store: SqlStore, topic: Topic, receipt: str, group: str = "g", **how:
     """What a pull from all slots hands out."""
     asks = [PullRequest(slot, EPOCH, 500, how.get("position")) for slot in range(topic.slots)]
     return store.pull(
-        topic, group, asks, receipt=receipt, lease_ms=60_000, max_attempts=99,
+        topic, group, asks, PullTerms(receipt, 60_000, 99),
     )  # fmt: skip
 
 

@@ -18,7 +18,7 @@ from qframe.runtime.feed.slots import Slots
 from qframe.runtime.flow.admission import AdmissionControl
 from qframe.runtime.flow.in_flight import InFlight
 from qframe.stores.model.store import ModelStore
-from qframe.stores.types import Entry, LateReply, PullRequest, PullResult, RevokeResult
+from qframe.stores.types import Entry, LateReply, PullRequest, PullResult, PullTerms, RevokeResult
 from qframe.topic import Topic
 
 FIRST, SECOND = f"{1:016x}", f"{2:016x}"
@@ -78,13 +78,15 @@ class Line:
     def run(self, *steps: Step) -> None:
         """Has the loop run; at each of its waits the next of these steps happens meanwhile."""
 
-        def noted(topic: Topic, group: str, asks: list[PullRequest], **terms: Any) -> PullResult:
+        def noted(
+            topic: Topic, group: str, asks: list[PullRequest], terms: PullTerms
+        ) -> PullResult:
             self.asked.append(sorted(ask.slot for ask in asks))
             self.positions += [ask.position for ask in asks]
-            if (standing := terms["standing"]) is not None:
-                assert standing.address == self.address != ""
-                self.standing |= {ask.slot: standing.receipt for ask in asks}
-            pulled: PullResult = self.store.pull(topic, group, asks, **terms)
+            if terms.standing.address:
+                assert terms.standing.address == self.address
+                self.standing |= {ask.slot: terms.standing.receipt for ask in asks}
+            pulled: PullResult = self.store.pull(topic, group, asks, terms)
             return pulled
 
         def revoke(topic: Topic, group: str, asks: list[PullRequest], receipt: str) -> RevokeResult:
@@ -121,8 +123,8 @@ class Line:
         # Of a stream the receipt to settle by is another one, so that revoking goes by position.
         own = receipt if self.topic.has_subjects else f"{body}-{receipt}"
         [one] = self.model.pull(
-            self.topic, "g", [PullRequest(slot, epoch, 1)], receipt=own, lease_ms=30_000,
-            max_attempts=9,
+            self.topic, "g", [PullRequest(slot, epoch, 1)],
+            PullTerms(own, 30_000, 9),
         ).deliveries  # fmt: skip
         rings(self)
         if arrives:

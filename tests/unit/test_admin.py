@@ -21,7 +21,7 @@ from qframe.errors import (
 from qframe.options.tuning import Tuning
 from qframe.outcomes import Verdict
 from qframe.stores.model.store import ModelStore
-from qframe.stores.types import Entry, PullRequest, Settlement, SlotSplit
+from qframe.stores.types import Entry, PullRequest, PullTerms, Settlement, SlotSplit
 from qframe.topic import Topic
 
 EPOCH = "0" * 15 + "1"
@@ -58,7 +58,7 @@ class Bench:
         """Pulls what is due, and ends it so."""
         pulled = self.store.pull(
             topic, "billing", [PullRequest(slot, EPOCH, limit) for slot in range(2)],
-            receipt=f"r-{self.clock.now_ms()}", lease_ms=30_000, max_attempts=16,
+            PullTerms(f"r-{self.clock.now_ms()}", 30_000, 16),
         )  # fmt: skip
         self.store.settle(
             topic,

@@ -22,7 +22,7 @@ from qframe.producing.catalog import TopicCatalog
 from qframe.producing.producer import Producer
 from qframe.schedules.verbs import Schedules
 from qframe.stores.model.store import ModelStore
-from qframe.stores.types import Entry, PullRequest, Settlement
+from qframe.stores.types import Entry, PullRequest, PullTerms, Settlement
 from qframe.topic import Topic
 
 EPOCH: Final = "0" * 15 + "1"
@@ -131,8 +131,8 @@ class Scene:
             ],
         )  # fmt: skip
         pulled = store.pull(
-            STREAM, "billing", [PullRequest(0, EPOCH, 2)], receipt="r", lease_ms=30_000,
-            max_attempts=16,
+            STREAM, "billing", [PullRequest(0, EPOCH, 2)],
+            PullTerms("r", 30_000, 16),
         )  # fmt: skip
         ends = ((Verdict.DEAD, "ValueError: bad card"), (Verdict.RETRY, "a free text"))
         settlements = [

@@ -17,7 +17,7 @@ from qframe.options.hold import Hold, name_of, text_of
 from qframe.options.tuning import tuning_of
 from qframe.outcomes import Verdict
 from qframe.stores.model.store import ModelStore
-from qframe.stores.types import Entry, PullRequest, Settlement
+from qframe.stores.types import Entry, PullRequest, PullTerms, Settlement
 from qframe.topic import Topic
 
 EPOCH = "0" * 15 + "1"
@@ -56,7 +56,7 @@ class Desk:
         self.clock.advance(1)
         pulled = self.store.pull(
             STREAM, "billing", [PullRequest(slot, EPOCH, 1000) for slot in range(2)],
-            receipt=f"r{self.clock.now_ms()}", lease_ms=30_000, max_attempts=16,
+            PullTerms(f"r{self.clock.now_ms()}", 30_000, 16),
         )  # fmt: skip
         settlements = [
             Settlement(
@@ -310,9 +310,7 @@ def test_a_key_is_unblocked_or_its_first_message_skipped_with_who_and_why(desk: 
     pulls = [PullRequest(0, EPOCH, 1)]
 
     def pull(receipt: str) -> Any:
-        pulled = desk.store.pull(
-            orders, "billing", pulls, receipt=receipt, lease_ms=30_000, max_attempts=16
-        )
+        pulled = desk.store.pull(orders, "billing", pulls, PullTerms(receipt, 30_000, 16))
         return pulled.deliveries[0]
 
     one = pull("r1")

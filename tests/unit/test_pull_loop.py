@@ -10,7 +10,7 @@ from eventually import eventually
 
 from qframe import Message, Outgoing, QFrame, Topic
 from qframe.errors import AnswerLost, StoreUnavailable
-from qframe.stores.types import PullRequest, PullResult, RevokeResult
+from qframe.stores.types import PullRequest, PullResult, PullTerms, RevokeResult
 
 
 @pytest.mark.parametrize("kind", ["stream", "ordered"])
@@ -31,7 +31,7 @@ def test_a_key_keeps_its_order_though_the_revocation_fails_as_well(
         # A worker has died with the first two in hand: they have left the line, and go first.
         store.take(topic, "g", {0: f"{1:016x}"})
         asks = [PullRequest(0, f"{1:016x}", 2)]
-        store.pull(topic, "g", asks, receipt="r", lease_ms=60_000, max_attempts=16)
+        store.pull(topic, "g", asks, PullTerms("r", 60_000, 16))
         pull, revoke = store.pull, store.revoke
 
         def lost_once(*arguments: Any, **options: Any) -> Any:
@@ -83,13 +83,13 @@ def test_a_slot_in_doubt_stands_still_until_it_is_revoked_and_no_other_does(
         # A worker has died with the first two in hand: they have left the line, and go first.
         store.take(topic, "g", {0: f"{1:016x}"})
         asks = [PullRequest(0, f"{1:016x}", 2)]
-        store.pull(topic, "g", asks, receipt="r", lease_ms=60_000, max_attempts=16)
+        store.pull(topic, "g", asks, PullTerms("r", 60_000, 16))
         pull, revoke = store.pull, store.revoke
 
         def lost_once(
-            topic: Topic, group: str, asks: list[PullRequest], **options: Any
+            topic: Topic, group: str, asks: list[PullRequest], terms: PullTerms
         ) -> PullResult:
-            pulled = pull(topic, group, asks, **options)
+            pulled = pull(topic, group, asks, terms)
             slots = [ask.slot for ask in asks]
             if 0 in slots and 0 not in asked:
                 pulled.deliveries = [one for one in pulled.deliveries if one.slot != 0]

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 from late import loses
 from pull_line import FIRST, SECOND, Line, later, rings
 
 from qframe.errors import AnswerLost, StoreUnavailable
 from qframe.runtime.feed.pull_loop import AWAY_SLEEP_S, LONGEST_SLEEP_WITH_BELL_S
-from qframe.stores.types import PullRequest, PullResult, RevokeResult
+from qframe.stores.types import PullRequest, PullResult, PullTerms, RevokeResult
 from qframe.topic import Topic
 
 
@@ -88,8 +86,8 @@ def test_slots_whose_answers_were_lost_while_others_answered_are_revoked_alone()
     line.publish(1, 2)
     pull = line.model.pull
 
-    def partly(topic: Topic, group: str, asks: list[PullRequest], **terms: Any) -> PullResult:
-        pulled = pull(topic, group, asks, **terms)
+    def partly(topic: Topic, group: str, asks: list[PullRequest], terms: PullTerms) -> PullResult:
+        pulled = pull(topic, group, asks, terms)
         if len(line.asked) == 1:
             pulled.deliveries = [one for one in pulled.deliveries if one.slot == 1]
             pulled.in_doubt = [0]

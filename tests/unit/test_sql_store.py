@@ -28,7 +28,7 @@ from qframe.stores.sql.dead import _dead_of_ids
 from qframe.stores.sql.migrate import MIGRATIONS
 from qframe.stores.sql.schema import PREFIX, expiries, groups, metadata, slots
 from qframe.stores.sql.store import SqlStore
-from qframe.stores.types import Entry, PullRequest, Settlement
+from qframe.stores.types import Entry, PullRequest, PullTerms, Settlement
 
 EPOCH = "0" * 15 + "1"
 
@@ -62,7 +62,7 @@ def filled(app: QFrame, kind: str, **options: Any) -> Topic:
     keys = 3 if kind == "ordered" else 9
     app.publish_many(topic, [Outgoing(number, key=f"k{number % keys}") for number in range(9)])
     pulled = app.store.pull(
-        topic, "g", [PullRequest(0, EPOCH, 3)], receipt="r", lease_ms=60_000, max_attempts=9, run=2
+        topic, "g", [PullRequest(0, EPOCH, 3)], PullTerms("r", 60_000, 9, run=2)
     )
     one = pulled.deliveries[0]
     app.store.settle(
@@ -164,9 +164,7 @@ def test_what_is_settled_behind_a_slow_message_is_not_read_when_its_slot_is_take
     store.take(topic, "g", {0: EPOCH})
     app.publish_many(topic, range(500))
     asks = [PullRequest(0, EPOCH, 500)]
-    slow, *quick = store.pull(
-        topic, "g", asks, receipt="r", lease_ms=60_000, max_attempts=9
-    ).deliveries
+    slow, *quick = store.pull(topic, "g", asks, PullTerms("r", 60_000, 9)).deliveries
     store.acknowledge(topic, "g", quick, {0: EPOCH})
     read: list[int] = []
     rows = Transaction.rows
@@ -199,9 +197,7 @@ def test_what_falls_due_all_at_once_joins_its_log_in_steps_and_in_order(path: Pa
     seen: list[str] = []
     joined: list[int] = []
     while len(seen) < size:
-        pulled = store.pull(
-            topic, "g", [PullRequest(0, EPOCH, 5000)], receipt="r", lease_ms=60_000, max_attempts=9
-        )
+        pulled = store.pull(topic, "g", [PullRequest(0, EPOCH, 5000)], PullTerms("r", 60_000, 9))
         seen += [one.id for one in pulled.deliveries]
         joined.append(len(pulled.deliveries))
         assert pulled.next_due_ms == 0 or len(seen) == size
@@ -428,10 +424,7 @@ def steps(app: QFrame, topic: Topic, clock: VirtualClock) -> list[tuple[int, int
             topic,
             "g",
             [PullRequest(0, EPOCH, 5000)],
-            receipt="r",
-            lease_ms=600_000,
-            max_attempts=9,
-            run=1,
+            PullTerms("r", 600_000, 9, run=1),
         )
         found.append((len(pulled.deliveries), pulled.gaps))
         if pulled.next_due_ms:  # that of their leases

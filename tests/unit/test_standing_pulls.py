@@ -11,7 +11,7 @@ from qframe.clock import VirtualClock
 from qframe.runtime.feed.pull_loop import MOMENT_S
 from qframe.runtime.feed.standing_pulls import REPLACED_S, StandingPlace, StandingPulls
 from qframe.runtime.flow.in_flight import InFlight
-from qframe.stores.types import LateReply, PullRequest
+from qframe.stores.types import LateReply, PullRequest, PullTerms
 
 KINDS = ["stream", "delay"]
 
@@ -70,8 +70,8 @@ def test_what_stands_when_it_ends_is_revoked_and_what_has_come_is_not(kind: str)
     assert [slots for slots, _ in line.revoked if 1 in slots] != []
     line.settle()
     [again] = line.model.pull(
-        line.topic, "g", [PullRequest(slot, FIRST, 9) for slot in range(2)], receipt="r",
-        lease_ms=1, max_attempts=9,
+        line.topic, "g", [PullRequest(slot, FIRST, 9) for slot in range(2)],
+        PullTerms("r", 1, 9),
     ).deliveries  # fmt: skip
     assert (int(again.body), again.attempt) == (2, 1)
     assert line.loop.unrevoked() == frozenset()
@@ -84,7 +84,7 @@ def test_what_is_on_its_way_when_it_ends_is_revoked_though_two_more_pulls_stood(
     line.run(answers(line, 0, 1, arrives=False), nothing, nothing, nothing)
     line.settle()
     [again] = line.model.pull(
-        line.topic, "g", [PullRequest(0, FIRST, 9)], receipt="r", lease_ms=1, max_attempts=9
+        line.topic, "g", [PullRequest(0, FIRST, 9)], PullTerms("r", 1, 9)
     ).deliveries
     assert (int(again.body), again.attempt) == (1, 1)
 

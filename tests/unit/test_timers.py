@@ -18,7 +18,7 @@ from qframe.errors import BadBody, BadKey, BadOption, BadTopic, UnknownTopic
 from qframe.outcomes import Moved, Outcome, Published, Verdict
 from qframe.retry import checked_times
 from qframe.stores.model.store import ModelStore
-from qframe.stores.types import Entry, PullRequest, Settlement
+from qframe.stores.types import Entry, PullRequest, PullTerms, Settlement
 from qframe.topic import Topic
 
 EPOCH = "0" * 15 + "1"
@@ -120,7 +120,7 @@ def test_what_a_handler_has_is_left_alone(bench: Bench) -> None:
     bench.store.take(bench.topic, "g", {0: EPOCH, 1: EPOCH})
     bench.store.pull(
         bench.topic, "g", [PullRequest(0, EPOCH, 1), PullRequest(1, EPOCH, 1)],
-        receipt="r", lease_ms=9000, max_attempts=16,
+        PullTerms("r", 9000, 16),
     )  # fmt: skip
     assert bench.timers.move("wake", "a", delay=5) is Moved.DOING
     assert bench.timers.change("wake", "a", 2) is Moved.DOING
@@ -212,7 +212,7 @@ def test_how_a_timer_has_ended_is_known_as_long_as_its_topic_keeps_it(bench: Ben
     bench.store.take(topic, "g", {0: EPOCH, 1: EPOCH})
     got = bench.store.pull(
         topic, "g", [PullRequest(0, EPOCH, 9), PullRequest(1, EPOCH, 9)],
-        receipt="1@w", lease_ms=9000, max_attempts=16,
+        PullTerms("1@w", 9000, 16),
     ).deliveries  # fmt: skip
     assert state(key="handled") == state(id="m-handled") == ["doing"]
     bench.store.settle(
@@ -243,7 +243,7 @@ def test_a_timer_that_is_set_while_its_key_is_in_hand_waits_for_its_time(bench: 
     bench.timers.schedule("wake", 1, key="a", delay=0)
     bench.store.take(topic, "g", {0: EPOCH, 1: EPOCH})
     asks = [PullRequest(0, EPOCH, 9), PullRequest(1, EPOCH, 9)]
-    bench.store.pull(topic, "g", asks, receipt="1@w", lease_ms=90_000, max_attempts=16)
+    bench.store.pull(topic, "g", asks, PullTerms("1@w", 90_000, 16))
     bench.timers.schedule("wake", 2, key="a", id="m-2", delay=60)
     assert [each.state for each in bench.timers.status("wake", "a")] == ["doing", "waiting"]
     bench.timers.schedule("wake", 3, key="a", id="m-3", delay=0)

@@ -23,7 +23,7 @@ from qframe.service import Service
 from qframe.stores.base import Pulling
 from qframe.stores.bell import Bell
 from qframe.stores.history import receipt_of
-from qframe.stores.types import QUIET, Capabilities, LateReply, PullRequest, PullResult
+from qframe.stores.types import QUIET, Capabilities, LateReply, PullRequest, PullResult, PullTerms
 
 PULL_AT_MOST: Final = 4096
 LONGEST_SLEEP_WITH_BELL_S: Final = 120.0
@@ -173,13 +173,11 @@ class PullLoop(Service):
                     continue
                 receipt = self._new_receipt()
                 may_stand = self._can_stand and self._flow.may_stand(len(owned))
-                standing = self._standing.begin(asks, bell.address) if may_stand else None
+                terms = PullTerms(receipt, self._lease_ms, self._max_attempts)
+                if may_stand:
+                    terms = terms._replace(standing=self._standing.begin(asks, bell.address))
                 self._receiver.before_pull()
-                pulled = self._store.pull(
-                    self._context.topic, self._context.group, asks,
-                    receipt=receipt, lease_ms=self._lease_ms, max_attempts=self._max_attempts,
-                    standing=standing,
-                )  # fmt: skip
+                pulled = self._store.pull(self._context.topic, self._context.group, asks, terms)
             except UnknownGroup as error:
                 if unknown is not None:
                     raise

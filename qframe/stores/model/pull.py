@@ -20,7 +20,6 @@ from qframe.stores.model.state import GroupCursor, QueuedHead, Slot, StoredMessa
 from qframe.stores.records import told_apart
 from qframe.stores.types import (
     LOST_ERROR,
-    NOT_STANDING,
     QUIET,
     LeaseRef,
     PullRequest,
@@ -28,7 +27,6 @@ from qframe.stores.types import (
     PullTerms,
     RenewResult,
     RevokeResult,
-    StandingTerms,
 )
 from qframe.topic import Topic
 
@@ -38,18 +36,8 @@ class ModelPulling(ModelRole, Pulling):
 
     @override
     def pull(
-        self,
-        topic: Topic,
-        group: str,
-        asks: Sequence[PullRequest],
-        *,
-        receipt: str,
-        lease_ms: int,
-        max_attempts: int,
-        run: int = 32,
-        standing: StandingTerms | None = None,
+        self, topic: Topic, group: str, asks: Sequence[PullRequest], terms: PullTerms
     ) -> PullResult:
-        terms = PullTerms(receipt, lease_ms, max_attempts, run, standing or NOT_STANDING)
         with self._lock:
             self._group(topic, group)  # there must be one
             return pull(self._state(topic), group, asks, terms, self._now_ms())

@@ -20,14 +20,12 @@ from qframe.stores.redis.malformed import SlotPull, of_heads, of_line
 from qframe.stores.redis.reading import Malformed, delivery_of, malformed
 from qframe.stores.redis.role import RedisRole
 from qframe.stores.types import (
-    NOT_STANDING,
     LeaseRef,
     PullRequest,
     PullResult,
     PullTerms,
     RenewResult,
     RevokeResult,
-    StandingTerms,
 )
 from qframe.topic import Kind, Topic
 
@@ -39,18 +37,8 @@ class RedisPulling(RedisRole, Pulling):
 
     @override
     def pull(
-        self,
-        topic: Topic,
-        group: str,
-        asks: Sequence[PullRequest],
-        *,
-        receipt: str,
-        lease_ms: int,
-        max_attempts: int,
-        run: int = 32,
-        standing: StandingTerms | None = None,
+        self, topic: Topic, group: str, asks: Sequence[PullRequest], terms: PullTerms
     ) -> PullResult:
-        terms = PullTerms(receipt, lease_ms, max_attempts, run, standing or NOT_STANDING)
         keys, now = self._keys(topic), self._now()
         return pull(self._redis, self._readahead, keys, group, asks, terms, now)
 

@@ -37,7 +37,6 @@ from qframe.stores.types import (
     PullTerms,
     RenewResult,
     RevokeResult,
-    StandingTerms,
 )
 from qframe.topic import Kind, Topic
 
@@ -70,16 +69,7 @@ class SqlPulling(SqlRole, Pulling):
 
     @override
     def pull(
-        self,
-        topic: Topic,
-        group: str,
-        asks: Sequence[PullRequest],
-        *,
-        receipt: str,
-        lease_ms: int,
-        max_attempts: int,
-        run: int = 32,
-        standing: StandingTerms | None = None,
+        self, topic: Topic, group: str, asks: Sequence[PullRequest], terms: PullTerms
     ) -> PullResult:
         who = (topic.name, group)
         joining: set[int] = set()
@@ -87,7 +77,6 @@ class SqlPulling(SqlRole, Pulling):
             nothing = self._look(topic, without_work, group, asks, joining)
             if nothing is not None:
                 return nothing
-        terms = PullTerms(receipt, lease_ms, max_attempts, run)
         while (pulled := self._write(topic, pull, group, asks, terms, joining)) is None:
             pass  # with more slots that are to be locked
         self._had_work[who] = bool(pulled.deliveries)

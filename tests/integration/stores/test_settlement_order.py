@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import pairwise
-from typing import Any
 
 import pytest
 
 from qframe import Message, Outgoing, QFrame, Topic
 from qframe.runtime.feed.ask_planner import DEEP_AT_ONCE, WORTH_TURNS
-from qframe.stores.types import PullRequest, PullResult
+from qframe.stores.types import PullRequest, PullResult, PullTerms
 
 SLOTS = 16
 COUNT = 96_000
@@ -38,8 +37,8 @@ def drained(app: QFrame, topic: Topic, monkeypatch: pytest.MonkeyPatch) -> list[
     def handle(message: Message) -> None:
         handled.setdefault(message.key, []).append(message.body)
 
-    def noted(topic: Topic, group: str, asks: list[PullRequest], **terms: Any) -> PullResult:
-        pulled = pull(topic, group, asks, **terms)
+    def noted(topic: Topic, group: str, asks: list[PullRequest], terms: PullTerms) -> PullResult:
+        pulled = pull(topic, group, asks, terms)
         pulls.append(asks if len(pulled.deliveries) == wanted(asks) else [])
         return pulled
 

@@ -23,7 +23,7 @@ from qframe.stores.redis.store import RedisStore
 from qframe.stores.sql import ranges
 from qframe.stores.sql.schema import PER_TOPIC, cursors
 from qframe.stores.sql.store import SqlStore
-from qframe.stores.types import Entry, PullRequest, Settlement
+from qframe.stores.types import Entry, PullRequest, PullTerms, Settlement
 from qframe.topic import Topic
 
 EPOCH = "0" * 15 + "1"
@@ -48,7 +48,7 @@ def staged(store: Store, kind: str) -> Topic:
     store.take(topic, "g", {0: EPOCH})
     store.publish(topic, [entry(topic, n, f"k{n}") for n in range(5)])
     pulled = store.pull(
-        topic, "g", [PullRequest(0, EPOCH, 5)], receipt="r", lease_ms=60_000, max_attempts=16
+        topic, "g", [PullRequest(0, EPOCH, 5)], PullTerms("r", 60_000, 16)
     ).deliveries
     ends = (Verdict.ACK, Verdict.DEAD, Verdict.RETRY)
     store.settle(
@@ -131,7 +131,7 @@ def is_found_and_mended(store: Store, topic: Topic, said: str, left: str | None)
     assert store.repair(topic) == []
     asks = [PullRequest(0, EPOCH, 50)]
     if left is None:
-        pulled = store.pull(topic, "g", asks, receipt="s", lease_ms=60_000, max_attempts=16)
+        pulled = store.pull(topic, "g", asks, PullTerms("s", 60_000, 16))
         assert pulled.deliveries
         assert store.verify(topic) == []
 
@@ -283,8 +283,8 @@ def test_nothing_is_found_while_messages_come_and_go_and_a_repair_harms_none(
             batch = [entry(topic, 20 * number + n, f"k{n % 7}") for n in range(20)]
             working.publish(topic, batch)
             pulled = working.pull(
-                topic, "g", [PullRequest(0, EPOCH, 30, None)], receipt=f"r{number}",
-                lease_ms=60_000, max_attempts=16,
+                topic, "g", [PullRequest(0, EPOCH, 30, None)],
+                PullTerms(f"r{number}", 60_000, 16),
             ).deliveries  # fmt: skip
             ends = (Verdict.ACK, Verdict.ACK, Verdict.RETRY, Verdict.DEAD)
             working.settle(

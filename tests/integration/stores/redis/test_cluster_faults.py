@@ -17,7 +17,7 @@ from qframe import Message, PublishUnknown, QFrame, RateLimit, StoreUnavailable,
 from qframe.drivers import redis as driver
 from qframe.drivers import redis_connections
 from qframe.outcomes import Settled
-from qframe.stores.types import PullRequest
+from qframe.stores.types import PullRequest, PullTerms
 
 SLOTS = 4
 NAMESPACE = "qframe"
@@ -258,8 +258,7 @@ def test_a_node_is_told_a_script_that_it_has_forgotten_though_another_is_dead(
             server.call("SCRIPT", "FLUSH")
         mortal.node.kill()
         asks = [PullRequest(slot, epoch, 9) for slot, epoch in epochs.items()]
-        terms: dict[str, Any] = {"receipt": "r", "lease_ms": 60_000, "max_attempts": 16}
-        pulled = app.store.pull(topic, GROUP, asks, **terms)
+        pulled = app.store.pull(topic, GROUP, asks, PullTerms("r", 60_000, 16))
         assert sorted(one.key or "" for one in pulled.deliveries) == sorted(mortal.others)
         assert len(pulled.unreachable + pulled.in_doubt) == len(mortal.on_it)
         answers = app.store.acknowledge(topic, GROUP, pulled.deliveries, epochs)

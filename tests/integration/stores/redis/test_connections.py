@@ -25,7 +25,7 @@ from qframe.errors import AnswerLost
 from qframe.outcomes import Settled, Verdict
 from qframe.stores.redis.keys import of
 from qframe.stores.redis.store import RedisStore
-from qframe.stores.types import PullRequest, Settlement
+from qframe.stores.types import PullRequest, PullTerms, Settlement
 
 KINDS = ("stream", "ordered")
 MANY = 320  # a pool of redis-py makes 100 by default, and on a cluster each server has one
@@ -128,7 +128,7 @@ def test_a_pull_whose_reply_was_dropped_loses_nothing_and_counts_no_attempt(
     proxy.drop_replies(1)
     asks = [PullRequest(0, epoch, 3, position=1)]
     with pytest.raises(AnswerLost):
-        bench.store.pull(topic, "g", asks, receipt="lost", lease_ms=400, max_attempts=16)
+        bench.store.pull(topic, "g", asks, PullTerms("lost", 400, 16))
     if topic.has_subjects:
         bench.store.revoke(topic, "g", asks, "lost")
     again = bench.got(topic, position=1)

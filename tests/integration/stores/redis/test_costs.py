@@ -17,7 +17,7 @@ from qframe.outcomes import Verdict
 from qframe.stores.records import ChosenDead
 from qframe.stores.redis import audit
 from qframe.stores.redis.store import RedisStore
-from qframe.stores.types import Entry, PullRequest
+from qframe.stores.types import Entry, PullRequest, PullTerms
 from qframe.topic import Topic
 
 # How a script is called, and what counting itself takes.
@@ -87,7 +87,7 @@ def batch(bench: Bench, topic: Topic, count: int = MANY, **options: Any) -> list
 def pull(bench: Bench, topic: Topic, limit: int) -> Callable[[], Any]:
     [epoch] = bench.store.epochs(topic, "g").values()
     return lambda: bench.store.pull(
-        topic, "g", [PullRequest(0, epoch, limit)], receipt="r", lease_ms=60_000, max_attempts=16
+        topic, "g", [PullRequest(0, epoch, limit)], PullTerms("r", 60_000, 16)
     )
 
 

@@ -12,7 +12,7 @@ from servers import RedisServer
 from qframe import Outgoing, QFrame, Topic
 from qframe.drivers.redis import Redis
 from qframe.stores.redis.store import RedisStore
-from qframe.stores.types import PullRequest
+from qframe.stores.types import PullRequest, PullTerms
 
 BODY = "x" * 1000
 SETTLED = 250
@@ -52,7 +52,7 @@ def test_who_peeks_at_what_is_in_doing_does_not_read_all_that_is_settled_behind_
     app.store.take(topic, "g", epochs)
     app.publish_many(topic, [Outgoing([n, BODY], key="k") for n in range(3000)], batch=50)
     asks = [PullRequest(0, epochs[0], 3000, 0)]
-    pulled = app.store.pull(topic, "g", asks, receipt="r", lease_ms=60_000, max_attempts=9)
+    pulled = app.store.pull(topic, "g", asks, PullTerms("r", 60_000, 9))
     slow = (0, 1700, 2999)
     done = [one for one in pulled.deliveries if one.seq not in slow]
     app.store.acknowledge(topic, "g", done, epochs)
@@ -92,7 +92,7 @@ def test_a_message_that_stands_still_is_found_whatever_is_settled_meanwhile(
 
     def settle() -> None:
         asks = [PullRequest(0, epochs[0], SETTLED)]
-        pulled = store.pull(topic, "g", asks, receipt="r", lease_ms=60_000, max_attempts=9)
+        pulled = store.pull(topic, "g", asks, PullTerms("r", 60_000, 9))
         store.acknowledge(topic, "g", pulled.deliveries, epochs)
 
     def interrupted(redis: Redis, requests: Any, *, partly: bool = False) -> list[Any]:

@@ -10,7 +10,7 @@ from servers import RedisServer
 from qframe import Outgoing, QFrame, Topic
 from qframe.message import Delivery
 from qframe.outcomes import Moved, Settled, Verdict
-from qframe.stores.types import PullRequest, PullResult, Settlement
+from qframe.stores.types import PullRequest, PullResult, PullTerms, Settlement
 
 EPOCH = f"{1:016x}"
 WINDOW, BEHIND = 400, 1600
@@ -32,7 +32,7 @@ def test_what_comes_back_before_a_long_line_is_put_in_its_place_without_writing_
 
         def pull(limit: int, position: int | None = None) -> PullResult:
             asks = [PullRequest(0, EPOCH, limit, position)]
-            return store.pull(topic, "g", asks, receipt="r", lease_ms=600_000, max_attempts=16)
+            return store.pull(topic, "g", asks, PullTerms("r", 600_000, 16))
 
         def end(ended: list[Delivery], verdict: Verdict, delay_ms: int = 0) -> None:
             settlements = [

@@ -14,7 +14,7 @@ from servers import RedisServer
 
 from qframe.errors import StoreUnavailable
 from qframe.stores.redis.store import RedisStore
-from qframe.stores.types import PullRequest, PullResult
+from qframe.stores.types import PullRequest, PullResult, PullTerms
 from qframe.topic import Topic
 
 TOPIC = Topic("log", "stream", slots=1)
@@ -38,7 +38,7 @@ def store(redis_server: RedisServer) -> Iterator[RedisStore]:
 
 def pull(store: RedisStore, position: int, limit: int = 2) -> PullResult:
     asks = [PullRequest(0, EPOCH, limit, position)]
-    return store.pull(TOPIC, "g", asks, receipt="r", lease_ms=60_000, max_attempts=9)
+    return store.pull(TOPIC, "g", asks, PullTerms("r", 60_000, 9))
 
 
 def bodies(pulled: PullResult) -> list[int]:
@@ -98,7 +98,7 @@ def test_a_group_is_forgotten_while_others_pull_for_the_first_time(store: RedisS
     def pull_all() -> None:
         for name in names:
             asks = [PullRequest(0, EPOCH, 2, 0)]
-            store.pull(TOPIC, name, asks, receipt="r", lease_ms=60_000, max_attempts=9)
+            store.pull(TOPIC, name, asks, PullTerms("r", 60_000, 9))
 
     pulling = threading.Thread(target=pull_all)
     before = sys.getswitchinterval()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 from servers import RedisServer
@@ -11,7 +10,7 @@ from servers import RedisServer
 from qframe import Outgoing, QFrame, Topic
 from qframe.errors import BadUrl, StoreFull
 from qframe.outcomes import Settled
-from qframe.stores.types import PullRequest
+from qframe.stores.types import PullRequest, PullTerms
 
 COUNT = 2000
 EPOCH = f"{1:016x}"
@@ -66,8 +65,7 @@ def test_a_full_server_takes_nothing_more_and_gives_what_it_has(
         epochs = dict.fromkeys(range(topic.slots), EPOCH)
         assert store.take(topic, "g", epochs) == list(epochs)
         asks = [PullRequest(slot, EPOCH, COUNT) for slot in epochs]
-        terms: dict[str, Any] = {"receipt": "r", "lease_ms": 60_000, "max_attempts": 16}
-        deliveries = store.pull(topic, "g", asks, **terms).deliveries
+        deliveries = store.pull(topic, "g", asks, PullTerms("r", 60_000, 16)).deliveries
         assert len(deliveries) == COUNT
         assert set(store.acknowledge(topic, "g", deliveries, epochs)) == {Settled.SETTLED}
         assert (app.admin.lag(topic, "g"), app.admin.verify()) == (0, [])

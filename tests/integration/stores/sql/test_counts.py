@@ -15,7 +15,7 @@ from qframe.stores.records import Stats
 from qframe.stores.sql import counts
 from qframe.stores.sql.row_counts import counted_by_rows
 from qframe.stores.sql.store import SqlStore
-from qframe.stores.types import PullRequest, Settlement
+from qframe.stores.types import PullRequest, PullTerms, Settlement
 from qframe.topic import Topic
 
 FAR_MS = 3_600_000
@@ -64,7 +64,7 @@ def test_whichever_part_is_the_smaller_one_the_counts_are_those_of_the_rows(
 
 def _pulled(store: SqlStore, topic: Topic, receipt: str) -> Sequence[Delivery]:
     asks = [PullRequest(slot, EPOCH, 4) for slot in range(topic.slots)]
-    return store.pull(topic, "g", asks, receipt=receipt, lease_ms=60_000, max_attempts=9).deliveries
+    return store.pull(topic, "g", asks, PullTerms(receipt, 60_000, 9)).deliveries
 
 
 def _recounted(store: SqlStore, topic: Topic) -> Sequence[Stats]:

@@ -194,9 +194,7 @@ class Worker:
 
     def work(self, limit: int, verdict: Verdict = Verdict.ACK) -> int:
         asks = [PullRequest(slot, EPOCH, limit) for slot in range(SLOTS)]
-        found = self.store.pull(
-            self.topic, "g", asks, receipt="r", lease_ms=60_000, max_attempts=99
-        ).deliveries
+        found = self.store.pull(self.topic, "g", asks, PullTerms("r", 60_000, 99)).deliveries
         if verdict is Verdict.ACK:
             self.store.acknowledge(self.topic, "g", found, dict.fromkeys(range(SLOTS), EPOCH))
         else:

@@ -14,7 +14,7 @@ from qframe import Kind, Message, Outgoing, QFrame, Topic, TopicFull
 from qframe.cli.main import cli
 from qframe.errors import QFrameError
 from qframe.stores.sql.schema import metadata
-from qframe.stores.types import PullRequest
+from qframe.stores.types import PullRequest, PullTerms
 
 HEADINGS = {"PostgreSQL": "PostgreSQL, a message store", "MariaDB": "MariaDB, a message store"}
 EPOCH = "0" * 15 + "1"
@@ -50,7 +50,7 @@ def fill(url: str) -> None:
             app.store.take(topic, "g", {0: EPOCH})
             app.publish_many(topic, [Outgoing(n, key=f"k{n}", id=f"now-{n}") for n in range(6)])
             asked = [PullRequest(0, EPOCH, 3)]
-            app.store.pull(topic, "g", asked, receipt="r", lease_ms=60_000, max_attempts=9, run=1)
+            app.store.pull(topic, "g", asked, PullTerms("r", 60_000, 9, run=1))
 
 
 def produce(app: QFrame, run: int) -> None:
@@ -157,7 +157,7 @@ def test_a_producer_and_a_dashboard_are_refused_what_is_a_workers(shop: Shop, ro
         refused: list[Callable[[], Any]] = [
             lambda: store.take(stream, "g", {0: "f" * 16}),
             lambda: store.take(other, "g", {0: "f" * 16}),
-            lambda: store.pull(stream, "g", asks, receipt="s", lease_ms=9, max_attempts=9),
+            lambda: store.pull(stream, "g", asks, PullTerms("s", 9, 9)),
             lambda: app.admin.drop_group(other, "g"),
             lambda: app.admin.tune(other, "g", threads=2),
             lambda: store.draw(other, "g", 1, rate=1, per_ms=1000, burst=5),

@@ -14,7 +14,7 @@ from qframe.stores.sql import audit
 from qframe.stores.sql.cursors import COUNT_DEAD
 from qframe.stores.sql.schema import subjects
 from qframe.stores.sql.store import SqlStore
-from qframe.stores.types import PullRequest, Settlement
+from qframe.stores.types import PullRequest, PullTerms, Settlement
 from qframe.topic import Kind, Topic
 
 COUNT = 1000
@@ -53,11 +53,11 @@ def test_a_lost_reply_is_given_again_without_reading_what_is_settled(
     topic = begun(store, "stream", 1)
     store.publish(topic, [entry(topic, n, "k", str(n)) for n in range(COUNT + 20)])
     asks = [PullRequest(0, EPOCH, COUNT, 0)]
-    got = store.pull(topic, "g", asks, receipt="r", lease_ms=60_000, max_attempts=5).deliveries
+    got = store.pull(topic, "g", asks, PullTerms("r", 60_000, 5)).deliveries
     store.acknowledge(topic, "g", got[1:-1], {0: EPOCH})  # all but the first and the last
     read = counted_rows(monkeypatch)
     asks = [PullRequest(0, EPOCH, 10, COUNT - 1)]
-    pulled = store.pull(topic, "g", asks, receipt="s", lease_ms=60_000, max_attempts=5)
+    pulled = store.pull(topic, "g", asks, PullTerms("s", 60_000, 5))
     assert [one.seq for one in pulled.deliveries] == [*range(COUNT - 1, COUNT + 9)]
     assert max(read) <= 10
 
@@ -68,7 +68,7 @@ def test_a_message_in_hand_is_shown_without_reading_what_is_settled_behind_it(
     topic = begun(store, "stream", 1)
     store.publish(topic, [entry(topic, n, "k", str(n)) for n in range(COUNT)])
     asks = [PullRequest(0, EPOCH, COUNT, 0)]
-    got = store.pull(topic, "g", asks, receipt="r", lease_ms=60_000, max_attempts=5).deliveries
+    got = store.pull(topic, "g", asks, PullTerms("r", 60_000, 5)).deliveries
     store.acknowledge(topic, "g", got[1:-1], {0: EPOCH})
     read = counted_rows(monkeypatch)
     shown = store.peek(topic, "g", states=["doing"])
@@ -88,7 +88,7 @@ def test_where_a_message_stands_is_told_without_reading_its_neighbours(
     store.publish(topic, entries)
     if place == "dead":
         asks = [PullRequest(0, EPOCH, COUNT, 0)]
-        got = store.pull(topic, "g", asks, receipt="r", lease_ms=60_000, max_attempts=5).deliveries
+        got = store.pull(topic, "g", asks, PullTerms("r", 60_000, 5)).deliveries
         store.settle(
             topic, "g",
             [Settlement(one.slot, None, one.seq, "r", 1, EPOCH, Verdict.DEAD) for one in got],
