@@ -6,6 +6,7 @@ import re
 import typing
 from collections.abc import Sequence
 from enum import StrEnum
+from math import inf
 from typing import TYPE_CHECKING, Any, Final, Generic, Literal, NamedTuple, Self
 from zlib import crc32
 
@@ -370,6 +371,21 @@ def duration_ms(value: float | str, what: str) -> int:
         return round(ms)
     why = "it is not a duration" if ms is None else "it is longer than 3000 years"
     raise BadOption(what, value, why, 'use seconds, or a string such as "500ms", "30s", "24h"')
+
+
+def checked_count(
+    what: str, value: object, remedy: str = "use 1 or more", most: int | None = None
+) -> int:
+    """The value itself, if it is a whole number from 1, up to `most` if that is given.
+
+    Raises:
+        BadOption: otherwise.
+    """
+    largest = inf if most is None else most
+    if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= largest:
+        bound = "" if most is None else f" to {most}"
+        raise BadOption(what, value, f"it must be a whole number from 1{bound}", remedy)
+    return value
 
 
 def is_encodable(text: str) -> bool:

@@ -15,7 +15,7 @@ from qframe.errors import BadOption, BatcherClosed, BatcherForked, NotProcessed,
 from qframe.hooks import check_result, is_async, takes
 from qframe.locks import is_held_here
 from qframe.service import new_thread
-from qframe.topic import checked_name, duration_ms
+from qframe.topic import checked_count, checked_name, duration_ms
 
 T = TypeVar("T")
 
@@ -322,17 +322,6 @@ class Batcher(Generic[T]):
             self._settler.failed(items, error)
         else:
             self._settler.processed(items)
-
-
-def checked_count(what: str, value: int) -> int:
-    """The value itself, if it is a whole number from 1.
-
-    Raises:
-        BadOption: otherwise.
-    """
-    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        raise BadOption(what, value, "it must be a whole number from 1", "use 1 or more")
-    return value
 
 
 def checked_function(what: str, value: Callable[..., Any], *arguments: str) -> Callable[..., Any]:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final, TypeVar
 
-from qframe.batching.batcher import Batcher, checked_count, checked_function
+from qframe.batching.batcher import Batcher, checked_function
 from qframe.clock import Clock
+from qframe.topic import checked_count
 
 T = TypeVar("T")
 

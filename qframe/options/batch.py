@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from qframe.errors import BadOption
-from qframe.topic import duration_ms
+from qframe.topic import checked_count, duration_ms
 
 LARGEST: Final = 10_000
 LONGEST_S: Final = 3600
@@ -32,16 +32,12 @@ class Batch:
     __slots__ = ("size", "within_s")
 
     def __init__(self, size: int, within: float | str) -> None:
-        if not isinstance(size, int) or isinstance(size, bool) or not 1 <= size <= LARGEST:
-            raise BadOption(
-                "batch size", size, f"it must be a whole number from 1 to {LARGEST}", "use 500"
-            )
+        self.size: int = checked_count("batch size", size, "use 500", LARGEST)
         within_s = duration_ms(within, "batch within") / 1000
         if within_s > LONGEST_S:
             raise BadOption(
                 "batch within", within, f"it must be {LONGEST_S} seconds or less", 'use "50ms"'
             )
-        self.size: int = size
         self.within_s: float = within_s
 
     def __eq__(self, other: Any) -> bool:

@@ -8,7 +8,7 @@ from typing import Final, Literal, cast
 
 from qframe.errors import BadEffectKey, BadOption, UndecodableBody
 from qframe.retry import NeedRetry, Reject
-from qframe.topic import duration_ms
+from qframe.topic import checked_count, duration_ms
 
 Over = Literal["worker", "group"]
 
@@ -23,6 +23,7 @@ DRAWN_FOR_S: Final = 1 / DRAWN_IN_A_S
 _OF_MESSAGES: Final = (Reject, UndecodableBody, BadEffectKey)
 _RATE: Final = re.compile(r"(\d{1,7})\s*/\s*(\d{0,9})\s*(ms|s|m|h|d)")
 _MS: Final = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+_BURST_REMEDY: Final = "leave it out: the default is 0.3 s of the rate"
 _RATE_REMEDY: Final = 'use a string such as "100/s", "6000/m", "50/h", "1/500ms"'
 
 
@@ -61,10 +62,7 @@ class RateLimit:
         most = max(MOST_TOKENS, least)
         if burst is None:
             burst = max(1, least, int(self.per_s * BURST_S))
-        elif not isinstance(burst, int) or isinstance(burst, bool) or not 1 <= burst <= most:
-            why = f"it must be a whole number from 1 to {most}"
-            raise BadOption("burst", burst, why, "leave it out: the default is 0.3 s of the rate")
-        elif burst < least:
+        elif checked_count("burst", burst, _BURST_REMEDY, most) < least:
             why = "workers that share a limit draw 0.1 s of it at a time; burst must be twice that"
             raise BadOption("burst", burst, why, f"use {least} or more, or over='worker'")
         self.burst = burst
@@ -150,14 +148,9 @@ class Breaker:
         longest: float | str | None = None,
         on: type[BaseException] | tuple[type[BaseException], ...] = Exception,
     ) -> None:
-        if (
-            not isinstance(failures, int)
-            or isinstance(failures, bool)
-            or not 1 <= failures <= MOST_FAILURES
-        ):
-            why = f"it must be a whole number from 1 to {MOST_FAILURES}"
-            raise BadOption("failures", failures, why, "use 10, or leave it out")
-        self.failures = failures
+        self.failures: int = checked_count(
+            "failures", failures, "use 10, or leave it out", MOST_FAILURES
+        )
         self.pause_ms: int = duration_ms(pause, "pause")
         if not 1 <= self.pause_ms <= LONGEST_PAUSE_MS:
             raise BadOption(

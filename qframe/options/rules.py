@@ -21,7 +21,7 @@ from typing import (
 )
 
 from qframe.errors import BadOption
-from qframe.topic import checked_name, duration_ms
+from qframe.topic import checked_count, checked_name, duration_ms
 
 MOST_AT_ONCE: Final = 100_000
 
@@ -206,10 +206,7 @@ def checked_limit(limit: object) -> int:
     Raises:
         BadOption: if it does not.
     """
-    if isinstance(limit, int) and not isinstance(limit, bool) and 1 <= limit <= MOST_AT_ONCE:
-        return limit
-    why = f"it must be a whole number from 1 to {MOST_AT_ONCE}"
-    raise BadOption("limit", limit, why, "use 100")
+    return checked_count("limit", limit, "use 100", MOST_AT_ONCE)
 
 
 def refuse_unknown(what: str, name: str, known: Iterable[str]) -> NoReturn:

@@ -24,7 +24,7 @@ from qframe.producing.outgoing import MessageOptions, Outgoing, outgoing, refuse
 from qframe.producing.producer import MAX_PRIORITY, MAX_SEQUENCE, entry_of
 from qframe.stores.types import Entry
 from qframe.tables import DEFAULT_PREFIX, tables
-from qframe.topic import BEYOND_MS, Body, Kind, SubjectRule, Topic, checked_name
+from qframe.topic import BEYOND_MS, Body, Kind, SubjectRule, Topic, checked_count, checked_name
 
 MAX_BODY: Final = 262_144
 _OF_A_KIND: Final = ("priority", "within", "sequence", "slot_basis")
@@ -118,10 +118,7 @@ class Outbox:
                 "engine", engine.dialect.name, "an outbox does not support this database",
                 f"use one of {', '.join(KNOWN)}",
             )  # fmt: skip
-        if not isinstance(max_body, int) or isinstance(max_body, bool) or max_body < 1:
-            raise BadOption(
-                "max_body", max_body, "it must be a whole number from 1", "leave it out"
-            )
+        checked_count("max_body", max_body, "leave it out")
         self.engine = engine
         self.prefix = prefix
         self._tables = tables(prefix)

@@ -17,7 +17,7 @@ from concurrent.futures import Future
 from typing import Any, Final, NamedTuple, Self, Unpack
 from weakref import WeakSet
 
-from qframe.batching.batcher import EXIT_S, LONGEST_WAIT_S, checked_count
+from qframe.batching.batcher import EXIT_S, LONGEST_WAIT_S
 from qframe.clock import Clock
 from qframe.errors import ProducerClosed, PublishUnknown, StoreUnavailable, TopicFull
 from qframe.forks import Forks
@@ -27,7 +27,7 @@ from qframe.producing.outgoing import MessageOptions, outgoing
 from qframe.producing.producer import Producer
 from qframe.service import Service
 from qframe.stores.types import Entry
-from qframe.topic import Body, Topic, duration_ms
+from qframe.topic import Body, Topic, checked_count, duration_ms
 
 CAPACITY: Final = 10_000
 LOGGER: Final = "qframe.buffered"

@@ -36,7 +36,7 @@ from qframe.producing.outgoing import MessageOptions, Outgoing, outgoing, refuse
 from qframe.retry import checked_times
 from qframe.stores.base import Publishing
 from qframe.stores.types import Entry, SlotsClosed
-from qframe.topic import Kind, Topic, checked_key, duration_ms
+from qframe.topic import Kind, Topic, checked_count, checked_key, duration_ms
 
 TRIES: Final = 3
 PIECE: Final = 500
@@ -120,9 +120,7 @@ class Producer:
             StoreUnavailable: if the store cannot be reached; earlier batches were written.
             StoreFull: if the store has no room left; earlier batches were written.
         """
-        size = self._batch if batch is None else batch
-        if not isinstance(size, int) or isinstance(size, bool) or size < 1:
-            raise BadOption("batch", batch, "it must be a whole number from 1", "use 500")
+        size = self._batch if batch is None else checked_count("batch", batch, "use 500")
         refuse_one_body(items)
         found = self._catalog.resolve(topic)
         entries = self._entries(found, items, size)

@@ -11,6 +11,7 @@ import msgspec
 
 from qframe.errors import BadOption
 from qframe.runtime.handler.middleware import WorkerEnd
+from qframe.topic import checked_count
 
 
 class Point(StrEnum):
@@ -64,8 +65,7 @@ class Crashes:
             raise BadOption(
                 "crash point", point, "there is no such point", f"use one of {known}"
             ) from None
-        if not isinstance(times, int) or isinstance(times, bool) or times < 1:
-            raise BadOption("times", times, "it must be a whole number from 1", "use 1")
+        checked_count("times", times, "use 1")
         with self._guard:
             self._plans.append(Plan(wanted, topic, group, times))
 
