@@ -16,7 +16,6 @@ from qframe.stores.records import told_apart
 from qframe.stores.sql import heads, lookups, named
 from qframe.stores.sql.dead_letters import add_dead_letter
 from qframe.stores.sql.heads import HeadRow
-from qframe.stores.sql.padding import padded
 from qframe.stores.sql.schema import HeadState, is_there, subjects
 from qframe.stores.types import LOST_ERROR, PullRequest, PullResult, PullTerms
 from qframe.topic import Kind
@@ -49,18 +48,14 @@ _SUBJECT, _DUE, _SEQ, _TRIES, _LOST, _BEHIND, _ENVELOPE = map(
 @lru_cache(maxsize=16)
 def _claimed(count: int) -> Statement:
     """Takes heads into doing, all with runs of one length."""
-    names = [f"s{number}" for number in range(count)]
+    these, names = named.among(subjects, count)
     return Statement(
-        subjects.update()
-        .where(
-            subjects.c.cursor == bindparam("at"),
-            subjects.c.subject.in_([bindparam(name) for name in names]),
-        )
+        subjects.update().where(these)
         .values(
             state=HeadState.DOING, rank=bindparam("until"), receipt=bindparam("token"),
             tries=subjects.c.tries + 1, given=bindparam("run"),
         ),
-        f"until token run at {' '.join(names)}",
+        f"until token run {names}",
     )  # fmt: skip
 
 
@@ -135,13 +130,9 @@ def write_claims(transaction: Transaction, pulling: PullInProgress) -> None:
         runs = [run for (_, run), names in claims.items() for _ in names]
         subjects_of = [name for names in claims.values() for name in names]
         transaction.run(_CLAIMED, (until_ms, receipt, ats, subjects_of, runs))
-    elif claims:
-        by_size: dict[int, list[Row]] = {}
-        for (at, run), names in claims.items():
-            for some in padded(names):
-                by_size.setdefault(len(some), []).append((until_ms, receipt, run, at, *some))
-        for size, rows in by_size.items():
-            transaction.run_many(_claimed(size), rows)
+    else:
+        given = [((until_ms, receipt, run, at), names) for (at, run), names in claims.items()]
+        named.run_many(transaction, _claimed, given)
     claims.clear()
 
 

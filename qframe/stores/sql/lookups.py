@@ -37,10 +37,9 @@ class _Heads:
         c = subjects.c
         self._among = {}
         for size in SIZES:
-            names = [f"s{number}" for number in range(size)]
-            among = c.subject.in_([bindparam(name) for name in names])
-            query = select(c.cursor, c.subject, *columns).where(c.cursor == bindparam("at"), among)
-            self._among[size] = Statement(query, f"at {' '.join(names)}")
+            these, names = named.among(subjects, size)
+            query = select(c.cursor, c.subject, *columns).where(these)
+            self._among[size] = Statement(query, names)
         w = func.unnest(_CURSORS, _SUBJECTS).table_valued("at", "of", name="w").render_derived()
         one = select(c.cursor, c.subject, *columns)
         # A range in the order of the primary key: where the statistics are those of an empty queue,

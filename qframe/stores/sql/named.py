@@ -1,13 +1,15 @@
-"""Many rows named by their primary keys, in one statement, where a parameter may be an array.
+"""Many rows named by their primary keys: in one statement, where a parameter may be an array.
 
 With `key IN (…)` PostgreSQL may read all of a slot's or cursor's rows and filter them, as long as
 it takes the table for short. So each row is found by itself, in the order of the primary key, and
 what changes rows is told where they are (`ctid`): while their lock is held nobody moves them.
+
+Other databases are given lists of few lengths (`padding`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from sqlalchemy import (
@@ -16,6 +18,7 @@ from sqlalchemy import (
     Subquery,
     Table,
     Text,
+    and_,
     bindparam,
     cast,
     func,
@@ -24,6 +27,9 @@ from sqlalchemy import (
     true,
 )
 from sqlalchemy.dialects.postgresql import ARRAY
+
+from qframe.drivers.sql import Row, Statement, Transaction
+from qframe.stores.sql.padding import padded
 
 NAMES: Final = "ats ofs"
 """The parameters of what is found: the first and the second part of each key."""
@@ -64,3 +70,25 @@ def columns_of(texts: Mapping[int, Collection[str]]) -> tuple[list[int], list[st
     """Texts by number, as the arrays of a statement."""
     ats = [at for at, those in texts.items() for _ in those]
     return ats, [text for those in texts.values() for text in those]
+
+
+def among(table: Table, count: int) -> tuple[ColumnElement[bool], str]:
+    """The rows of one number and `count` texts, where no parameter is an array; its parameters."""
+    number, text = table.primary_key
+    names = [f"s{place}" for place in range(count)]
+    these = and_(number == bindparam("at"), text.in_([bindparam(name) for name in names]))
+    return these, f"at {' '.join(names)}"
+
+
+def run_many(
+    transaction: Transaction,
+    statement_of: Callable[[int], Statement],
+    given: Iterable[tuple[Row, Sequence[str]]],
+) -> None:
+    """Runs statements of what is `among` so many texts: each with its first parameters."""
+    by_size: dict[int, list[Row]] = {}
+    for first, texts in given:
+        for some in padded(texts):
+            by_size.setdefault(len(some), []).append((*first, *some))
+    for size, rows in by_size.items():
+        transaction.run_many(statement_of(size), rows)

@@ -7,9 +7,8 @@ from typing import Final
 
 from sqlalchemy import bindparam, select
 
-from qframe.drivers.sql import Row, Statement, Transaction
+from qframe.drivers.sql import Statement, Transaction
 from qframe.stores.sql import named
-from qframe.stores.sql.padding import padded
 from qframe.stores.sql.schema import HeadState, subjects
 
 AT_ONCE: Final = 2000
@@ -36,16 +35,9 @@ _PROMOTED: Final = Statement(
 
 @lru_cache(maxsize=16)
 def _promoted(count: int) -> Statement:
-    names = [f"s{number}" for number in range(count)]
-    return Statement(
-        subjects.update()
-        .where(
-            subjects.c.cursor == bindparam("at"),
-            subjects.c.subject.in_([bindparam(name) for name in names]),
-        )
-        .values(state=HeadState.TODO, rank=-subjects.c.priority),
-        f"at {' '.join(names)}",
-    )
+    these, names = named.among(subjects, count)
+    promoted = subjects.update().where(these)
+    return Statement(promoted.values(state=HeadState.TODO, rank=-subjects.c.priority), names)
 
 
 def promote(transaction: Transaction, at: int, now_ms: int) -> bool:
@@ -54,9 +46,5 @@ def promote(transaction: Transaction, at: int, now_ms: int) -> bool:
     if due and transaction.takes_arrays:
         transaction.run(_PROMOTED, named.columns_of({at: due}))
     else:
-        by_size: dict[int, list[Row]] = {}
-        for some in padded(due):
-            by_size.setdefault(len(some), []).append((at, *some))
-        for size, rows in by_size.items():
-            transaction.run_many(_promoted(size), rows)
+        named.run_many(transaction, _promoted, [((at,), due)])
     return len(due) < AT_ONCE

@@ -262,10 +262,8 @@ def _pull_slot(
         pulled.full.append(ask.slot)
     if streams and got < ask.limit:
         got += window.hand_out(
-            transaction, ref, cursor, ask, ask.limit - got,
-            receipt=pulling.terms.receipt, lease_until_ms=pulling.until_ms,
-            parks=parks, full=full, pulled=pulled,
-        )  # fmt: skip
+            transaction, ref, cursor, ask, ask.limit - got, pulling, parks=parks, full=full
+        )
     if cursor.row() != before:
         pulling.cursors.append(cursor.row())
     return got

@@ -17,7 +17,6 @@ from qframe.stores.sql import arrivals as arrive
 from qframe.stores.sql import heads, lookups, named
 from qframe.stores.sql.dead_letters import add_dead_letter
 from qframe.stores.sql.heads import HeadRow
-from qframe.stores.sql.padding import padded
 from qframe.stores.sql.schema import PER_TOPIC, HeadState, subjects
 from qframe.stores.types import Settlement
 from qframe.topic import Kind
@@ -32,10 +31,8 @@ _CUT: Final = Statement(
 
 @lru_cache(maxsize=16)
 def _removed(count: int) -> Statement:
-    names = [f"s{number}" for number in range(count)]
-    among = subjects.c.subject.in_([bindparam(name) for name in names])
-    removed = subjects.delete().where(subjects.c.cursor == bindparam("at"), among)
-    return Statement(removed, f"at {' '.join(names)}")
+    these, names = named.among(subjects, count)
+    return Statement(subjects.delete().where(these), names)
 
 
 _NAMED: Final = named.found(subjects)
@@ -202,13 +199,9 @@ class _Changes:
     def _remove(self, transaction: Transaction) -> None:
         if self.removed and transaction.takes_arrays:
             transaction.run(_REMOVED, named.columns_of(self.removed))
-            return
-        by_size: dict[int, list[Row]] = {}
-        for at, names in self.removed.items():
-            for some in padded(names):
-                by_size.setdefault(len(some), []).append((at, *some))
-        for size, rows in by_size.items():
-            transaction.run_many(_removed(size), rows)
+        else:
+            given = [((at,), names) for at, names in self.removed.items()]
+            named.run_many(transaction, _removed, given)
 
 
 class _Run:

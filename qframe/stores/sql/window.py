@@ -13,11 +13,12 @@ from qframe.stores import rules
 from qframe.stores.history import lost_entry
 from qframe.stores.sql import heads, ranges
 from qframe.stores.sql.cursors import CursorRow
+from qframe.stores.sql.hand_out import PullInProgress
 from qframe.stores.sql.histories import keep
 from qframe.stores.sql.parking import Coming, max_parked_of, of_parked_keys, park
 from qframe.stores.sql.schema import log
 from qframe.stores.sql.topic_ref import TopicRef
-from qframe.stores.types import PullRequest, PullResult
+from qframe.stores.types import PullRequest
 
 READ: Final = Statement(
     select(log.c.seq, log.c.id, log.c.key, log.c.headers, log.c.body, log.c.published_at)
@@ -45,18 +46,17 @@ def hand_out(
     cursor: CursorRow,
     ask: PullRequest,
     limit: int,
+    pulling: PullInProgress,
     *,
-    receipt: str,
-    lease_until_ms: int,
     parks: bool,
     full: bool,
-    pulled: PullResult,
 ) -> int:
     """Reads on in the line, and returns how many messages; the cursor is changed, not saved.
 
     From the caller's position, where that is behind: what it has not received is sent again. Where
     something `parks`, messages of parked keys are put behind these; what is `full` is read no more.
     """
+    receipt, pulled = pulling.terms.receipt, pulling.pulled
     start = cursor.read
     if ask.position is not None:
         start = min(start, max(ask.position, cursor.floor))
@@ -78,7 +78,7 @@ def hand_out(
         cursor.receipt = receipt
     token = cursor.receipt or receipt
     cursor.read = max(cursor.read, rows[-1][0] + 1)
-    cursor.lease_until = lease_until_ms
+    cursor.lease_until = pulling.until_ms
     slot = ask.slot
     parked = of_parked_keys(transaction, cursor.cursor, rows) if parks else set()
     if parked:
