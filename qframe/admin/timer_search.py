@@ -16,7 +16,7 @@ from qframe.options.rules import checked_limit
 from qframe.outcomes import Moved
 from qframe.retry import checked_moment
 from qframe.stores.base import Store
-from qframe.stores.records import Record, TimerPlace
+from qframe.stores.records import FOREVER_MS, Record, TimerPlace, TimerSpan
 from qframe.topic import Kind, Topic
 
 TIMER_STATES: Final = ("waiting", "todo", "retrying", "doing", "dead")
@@ -69,8 +69,7 @@ class CheckedChoice(NamedTuple):
     """A choice that was checked."""
 
     query: Query
-    from_ms: int
-    until_ms: int | None
+    span: TimerSpan
     retrying: bool
     published_until_ms: int | None
 
@@ -81,9 +80,7 @@ class CheckedChoice(NamedTuple):
         published_until_ms = self.published_until_ms
         if published_until_ms is not None and record.published_at_ms > published_until_ms:
             return False
-        due_ms = record.due_ms or 0
-        is_within = self.from_ms <= due_ms and (self.until_ms is None or due_ms < self.until_ms)
-        return is_within and self.query.fits(record)
+        return self.span.covers(record.due_ms) and self.query.fits(record)
 
 
 def checked_choice(which: TimerChoice) -> CheckedChoice:
@@ -104,9 +101,8 @@ def checked_choice(which: TimerChoice) -> CheckedChoice:
         id=which.get("id"), key=which.get("key"), tag=which.get("tag"),
         headers=which.get("headers") or {}, state="waiting" if state == "retrying" else state,
     )  # fmt: skip
-    return CheckedChoice(
-        query, from_ms or 0, until_ms, state == "retrying", which.get("published_until")
-    )
+    span = TimerSpan(from_ms or 0, FOREVER_MS if until_ms is None else until_ms)
+    return CheckedChoice(query, span, state == "retrying", which.get("published_until"))
 
 
 def found_timers(
@@ -215,8 +211,7 @@ def _candidates(store: Store, topic: Topic, chosen: CheckedChoice) -> Iterable[R
 def _each(
     store: Store, topic: Topic, chosen: CheckedChoice, after: TimerPlace | None, size: int
 ) -> Iterator[Record]:
-    while page := store.timers(
-        topic, from_ms=chosen.from_ms, until_ms=chosen.until_ms, limit=size, after=after
-    ):
+    span = chosen.span._replace(limit=size, after=after)
+    while page := store.timers(topic, span):
         yield from page
-        after = page[-1].timer_place
+        span = span._replace(after=page[-1].timer_place)

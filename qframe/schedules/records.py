@@ -15,7 +15,7 @@ from qframe.schedules.record import Schedule
 from qframe.schedules.timing import check_fields
 from qframe.stores.acts import StoredTimers
 from qframe.stores.base import Groups, Inspecting, Topics
-from qframe.stores.records import Record, TimerPlace
+from qframe.stores.records import Record, TimerPlace, TimerSpan
 from qframe.stores.types import Entry
 from qframe.topic import INTERNAL, Kind, Topic
 
@@ -76,7 +76,7 @@ class ScheduleRecords:
         place = None
         while True:
             page = self._store.timers(
-                TOPIC, until_ms=SHIFT_MS + until_ms + 1, limit=limit, after=place
+                TOPIC, TimerSpan(until_ms=SHIFT_MS + until_ms + 1, limit=limit, after=place)
             )
             due += self._known(page)
             if len(due) >= limit or len(page) < limit:
@@ -100,7 +100,7 @@ class ScheduleRecords:
         while True:
             try:
                 page = self._store.timers(
-                    TOPIC, until_ms=SHIFT_MS + NEVER_MS + 1, limit=size, after=after
+                    TOPIC, TimerSpan(until_ms=SHIFT_MS + NEVER_MS + 1, limit=size, after=after)
                 )
             except (UnknownTopic, UnknownGroup):
                 return
@@ -152,7 +152,7 @@ class ScheduleRecords:
 def next_due_ms(store: StoredTimers) -> int | None:
     """When somebody has to look at the next schedule of a store; None if there is none."""
     try:
-        found = store.timers(TOPIC, until_ms=SHIFT_MS + NEVER_MS, limit=1)
+        found = store.timers(TOPIC, TimerSpan(until_ms=SHIFT_MS + NEVER_MS, limit=1))
     except (UnknownTopic, UnknownGroup):
         return None
     return (found[0].due_ms or 0) - SHIFT_MS if found else None

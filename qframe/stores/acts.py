@@ -8,13 +8,14 @@ from typing import Protocol
 from qframe.outcomes import Moved
 from qframe.stores.records import (
     ALL_DEAD,
+    ALL_TIMERS,
     ChosenDead,
     MemoryPage,
     Position,
     Record,
     Section,
     SectionPage,
-    TimerPlace,
+    TimerSpan,
 )
 from qframe.topic import Topic
 
@@ -225,20 +226,11 @@ class StoredTimers(Protocol):
     def timer(self, topic: Topic, subject: str) -> list[Record]:
         """Where the subject stands: a record for each group that has it; empty if none has."""
 
-    def timers(
-        self,
-        topic: Topic,
-        *,
-        from_ms: int = 0,
-        until_ms: int | None = None,
-        limit: int = 100,
-        after: TimerPlace | None = None,
-    ) -> list[Record]:
-        """Timers due in `[from_ms, until_ms)`, the next one first.
+    def timers(self, topic: Topic, span: TimerSpan = ALL_TIMERS) -> list[Record]:
+        """Timers due in a span, the next one first.
 
         These are heads that are not handed out, waiting or todo (so overdue ones too), and the
         delayed messages of a stream, which no group has yet. They are in the order of
-        `Record.timer_place`, in which a store has those of a moment in an order of its own; `after`
-        is the place of the last one of the page before, which may be gone. One that becomes due
-        meanwhile may come again.
+        `Record.timer_place`, in which a store has those of a moment in an order of its own. One
+        that becomes due meanwhile may come again.
         """

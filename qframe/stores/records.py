@@ -12,6 +12,9 @@ import msgspec
 
 from qframe.stores.types import NO_EPOCH
 
+FOREVER_MS: Final = 2**53
+"""Later than anything is due."""
+
 
 class DeadPlace(NamedTuple):
     """Where a dead letter stands among those of its group, the longest dead first."""
@@ -36,6 +39,38 @@ class TimerPlace(NamedTuple):
     slot: int
     group: str
     id: str
+
+
+class TimerSpan(NamedTuple):
+    """The timers of a page: the first ones of those that are due in `[from_ms, until_ms)`.
+
+    Attributes:
+        from_ms, until_ms: the bounds, in milliseconds since 1970.
+        limit: how many at most.
+        after: those up to this place are left out: that of the last one of the page before, which
+            may be gone.
+    """
+
+    from_ms: int = 0
+    until_ms: int = FOREVER_MS
+    limit: int = 100
+    after: TimerPlace | None = None
+
+    @property
+    def first_ms(self) -> int:
+        """The due time from which on they are looked for."""
+        return max(self.from_ms, self.after.due_ms if self.after else 0)
+
+    def covers(self, due_ms: int | None) -> bool:
+        """Whether a due time lies within its bounds."""
+        return self.from_ms <= (due_ms or 0) < self.until_ms
+
+    def is_behind(self, place: TimerPlace) -> bool:
+        """Whether a place lies behind `after`."""
+        return self.after is None or place > self.after
+
+
+ALL_TIMERS: Final = TimerSpan()
 
 
 class ChosenDead(NamedTuple):

@@ -14,6 +14,7 @@ from qframe.roster import Roster
 from qframe.schedules.records import TOPIC as SCHEDULES
 from qframe.schedules.records import next_due_ms
 from qframe.stores.base import Store
+from qframe.stores.records import TimerSpan
 from qframe.stores.split import times_of
 from qframe.telemetry.families import Family
 from qframe.topic import Topic
@@ -192,8 +193,8 @@ class StoreNumbers:
                 now_ms = time_of(topic)
                 try:
                     found = self._store.timers(
-                        topic, from_ms=now_ms, until_ms=now_ms + max(WITHIN_MS.values()),
-                        limit=MOST_TIMERS,
+                        topic, TimerSpan(from_ms=now_ms, until_ms=now_ms + max(WITHIN_MS.values()),
+                        limit=MOST_TIMERS),
                     )  # fmt: skip
                 except StoreDamaged:
                     continue

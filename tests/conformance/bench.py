@@ -23,7 +23,7 @@ from qframe.outcomes import Outcome, Settled, Verdict
 from qframe.stores.base import Store
 from qframe.stores.bell import Bell
 from qframe.stores.model.store import ModelStore
-from qframe.stores.records import Stats
+from qframe.stores.records import Record, Stats, TimerSpan
 from qframe.stores.redis.store import RedisStore
 from qframe.stores.sql.store import SqlStore
 from qframe.stores.types import (
@@ -310,6 +310,15 @@ class Bench:
 COUNTS = (
     "published", "waiting", "retrying", "todo", "doing", "settled", "dead", "cancelled",
 )  # fmt: skip
+
+
+def timers_in_pages(store: Store, topic: Topic, span: TimerSpan) -> list[Record]:
+    """All timers of a span, page by page."""
+    found: list[Record] = []
+    while page := store.timers(topic, span):
+        found += page
+        span = span._replace(after=page[-1].timer_place)
+    return found
 
 
 def body_of(delivery: Delivery) -> Any:

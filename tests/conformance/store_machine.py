@@ -17,7 +17,7 @@ from typing import Any, ClassVar
 import lives
 import msgspec
 import stepping
-from bench import epoch
+from bench import epoch, timers_in_pages
 from operations import GROUPS, LEASE_MS, SLOTS, Op
 from publish_order import Place, Places, PublishOrder
 from stepping import Pair
@@ -28,7 +28,7 @@ from qframe.message import Delivery
 from qframe.outcomes import Outcome, Settled, Verdict
 from qframe.stores.base import Store
 from qframe.stores.model.store import ModelStore
-from qframe.stores.records import ChosenDead, Record
+from qframe.stores.records import ChosenDead, TimerSpan
 from qframe.stores.types import (
     NO_EPOCH,
     Entry,
@@ -487,8 +487,9 @@ class Machine(lives.Machine):
 
     def look(self, group: str, number: int) -> None:
         self._records(group)
-        self.both(lambda store: by_place(_in_pages(store, self.topic, 100)))
-        assert _in_pages(self.store, self.topic, 2) == self.store.timers(self.topic)
+        self.both(lambda store: by_place(timers_in_pages(store, self.topic, TimerSpan(limit=100))))
+        paged = timers_in_pages(self.store, self.topic, TimerSpan(limit=2))
+        assert paged == self.store.timers(self.topic)
         self.both(lambda store: store.offsets_at(self.topic, self.clock.now_ms() - 100))
         if self.ids:
             chosen = self.ids[-number % len(self.ids)]
@@ -501,14 +502,6 @@ class Machine(lives.Machine):
                     store.peek(self.topic, group, states=(state,), limit=1000)
                 )
             )
-
-
-def _in_pages(store: Store, topic: Topic, size: int) -> list[Record]:
-    """All timers, page by page."""
-    found: list[Record] = []
-    while page := store.timers(topic, limit=size, after=found[-1].timer_place if found else None):
-        found += page
-    return found
 
 
 def outcomes_of(store: Store, topic: Topic, entries: list[Entry]) -> list[Outcome | None]:

@@ -21,8 +21,9 @@ from qframe.schedules.record import Progress
 from qframe.schedules.records import TOPIC, ScheduleRecords
 from qframe.schedules.verbs import Schedules
 from qframe.stores.doubling import Doubling
-from qframe.stores.records import Record
+from qframe.stores.records import Record, TimerSpan
 from qframe.testing.ownership import SoleOwner
+from qframe.topic import Topic
 
 
 def parts(bench: Bench) -> tuple[Schedules, ScheduleRecords, Leader]:
@@ -93,9 +94,9 @@ def test_schedules_are_found_page_by_page_and_one_by_its_whole_name_at_once(
     read: list[int] = []
     timers = bench.store.timers
 
-    def counted(*args: Any, limit: int, **rest: Any) -> list[Record]:
-        read.append(limit)
-        return timers(*args, limit=limit, **rest)
+    def counted(topic: Topic, span: TimerSpan) -> list[Record]:
+        read.append(span.limit)
+        return timers(topic, span)
 
     monkeypatch.setattr(bench.store, "timers", counted)
 

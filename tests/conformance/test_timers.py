@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from bench import Bench, body_of
+from bench import Bench, body_of, timers_in_pages
 
-from qframe.stores.records import Record
+from qframe.stores.records import TimerSpan
 
 SUBJECTS = ("ordered", "delay", "priority", "merge")
 
@@ -86,12 +86,12 @@ def test_timers_are_listed_by_due_time_within_a_span(bench: Bench) -> None:
     for ms in (300, 100, 200, 0):
         bench.publish(topic, ms, f"k{ms}", delay_ms=ms)
     assert [record.key for record in bench.store.timers(topic)] == ["k0", "k100", "k200", "k300"]
-    assert [record.key for record in bench.store.timers(topic, from_ms=now + 1)] == [
+    assert [record.key for record in bench.store.timers(topic, TimerSpan(from_ms=now + 1))] == [
         "k100", "k200", "k300",
     ]  # fmt: skip
-    span = bench.store.timers(topic, from_ms=now + 100, until_ms=now + 300)
+    span = bench.store.timers(topic, TimerSpan(from_ms=now + 100, until_ms=now + 300))
     assert [record.key for record in span] == ["k100", "k200"]
-    assert [record.key for record in bench.store.timers(topic, limit=1)] == ["k0"]
+    assert [record.key for record in bench.store.timers(topic, TimerSpan(limit=1))] == ["k0"]
     [record] = bench.store.timer(topic, "k200")
     assert (record.state, record.due_ms, record.group) == ("waiting", now + 200, "g")
     assert bench.store.timer(topic, "none") == []
@@ -299,14 +299,10 @@ def test_pages_of_timers_have_each_of_them_once(bench: Bench, kind: str) -> None
     whole = bench.store.timers(topic)
     assert len(whole) == (18 if kind == "stream" else 48)
     assert [each.timer_place for each in whole] == sorted(each.timer_place for each in whole)
-    paged: list[Record] = []
-    while page := bench.store.timers(
-        topic, limit=5, after=paged[-1].timer_place if paged else None
-    ):
-        paged += page
+    paged = timers_in_pages(bench.store, topic, TimerSpan(limit=5))
     assert [each.timer_place for each in paged] == [each.timer_place for each in whole]
     span = bench.store.timers(
-        topic, from_ms=now + 40, until_ms=now + 90, after=whole[0].timer_place
+        topic, TimerSpan(from_ms=now + 40, until_ms=now + 90, after=whole[0].timer_place)
     )
     assert {each.due_ms for each in span} == {now + 40}
     assert len(span) == (11 if kind == "stream" else 24)
@@ -318,14 +314,10 @@ def test_of_many_priorities_each_due_message_is_listed_once_in_its_place(bench: 
     for number in range(40):
         at_ms = now - (1000 if number % 5 else 2000)
         bench.publish(topic, number, f"k{number}", at_ms=at_ms, priority=(7 * number) % 20 - 10)
-    paged: list[Record] = []
-    while page := bench.store.timers(
-        topic, limit=7, from_ms=now - 2000, after=paged[-1].timer_place if paged else None
-    ):
-        paged += page
+    paged = timers_in_pages(bench.store, topic, TimerSpan(limit=7, from_ms=now - 2000))
     assert [each.timer_place for each in paged] == sorted(each.timer_place for each in paged)
     assert len({each.subject for each in paged}) == len(paged) == 40
-    late = bench.store.timers(topic, from_ms=now - 1000)
+    late = bench.store.timers(topic, TimerSpan(from_ms=now - 1000))
     assert {each.due_ms for each in late} == {now - 1000}
     assert len(late) == 32
 
@@ -400,7 +392,7 @@ def test_the_span_of_a_list_takes_in_its_start_and_leaves_out_its_end(bench: Ben
         bench.publish(topic, ms, f"k{ms}", delay_ms=ms)
 
     def listed(**span: int) -> list[int]:
-        return [int(record.body) for record in bench.store.timers(topic, **span)]
+        return [int(record.body) for record in bench.store.timers(topic, TimerSpan(**span))]
 
     assert listed(from_ms=now + 100, until_ms=now + 200) == [100, 101, 199]
     assert listed(from_ms=now + 101) == [101, 199, 200]
@@ -416,11 +408,7 @@ def test_pages_of_timers_of_one_moment_have_each_of_them_once(bench: Bench, kind
     for number in range(60):
         at_ms = now + (5000 if number % 10 else 9000)
         bench.publish(topic, number, f"k{number}", id=f"m{number}", at_ms=at_ms)
-    paged: list[Record] = []
-    while page := bench.store.timers(
-        topic, limit=3, after=paged[-1].timer_place if paged else None
-    ):
-        paged += page
+    paged = timers_in_pages(bench.store, topic, TimerSpan(limit=3))
     places = [each.timer_place for each in paged]
     assert places == sorted(places)
     assert len({each.id for each in paged}) == len(paged) == 60

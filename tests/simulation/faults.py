@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from qframe.stores.records import ChosenDead, Record
+from qframe.stores.records import ChosenDead, Record, TimerSpan
 from qframe.stores.types import SlotsClosed
 from simulation.plan import Fault
 from simulation.store import Connection, Trouble
@@ -109,7 +109,7 @@ class Faults:
 
     def _timers(self) -> list[Record]:
         now_ms = self._server.now_ms()
-        return self._server.timers(self._world.grown, from_ms=now_ms + 1)
+        return self._server.timers(self._world.grown, TimerSpan(from_ms=now_ms + 1))
 
     def _change_timer(self, fault: Fault) -> None:
         waiting = sorted(record.key or record.id for record in self._timers())

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Sequence
 from operator import attrgetter
 
@@ -13,7 +12,7 @@ from qframe.stores import rules
 from qframe.stores.base import Inspecting
 from qframe.stores.model.role import ModelRole
 from qframe.stores.model.state import UNCLAIMED, GroupCursor, QueuedHead, StoredMessage, TopicState
-from qframe.stores.records import Record, Stats, told_apart, unclaimed
+from qframe.stores.records import Record, Stats, TimerSpan, told_apart, unclaimed
 from qframe.topic import Kind, Topic
 
 
@@ -227,8 +226,8 @@ def _stands_in_line(cursor: GroupCursor, offset: int) -> bool:
     return offset >= cursor.floor and offset not in cursor.settled
 
 
-def timers(state: TopicState, from_ms: int, until_ms: int | None, now_ms: int) -> list[Record]:
-    """The timers due in `[from_ms, until_ms)`, in the order of their places."""
+def timers(state: TopicState, span: TimerSpan, now_ms: int) -> list[Record]:
+    """The timers due in a span, in the order of their places."""
     found = [
         record_of_head(state, name, number, subject, head, now_ms)
         for name in state.groups
@@ -238,8 +237,7 @@ def timers(state: TopicState, from_ms: int, until_ms: int | None, now_ms: int) -
     ]
     if not state.topic.has_subjects:
         found += [each for number in state.topic.all_slots for each in kept_back(state, number)]
-    until = math.inf if until_ms is None else until_ms
-    within = [record for record in found if from_ms <= (record.due_ms or 0) < until]
+    within = [record for record in found if span.covers(record.due_ms)]
     return sorted(within, key=attrgetter("timer_place"))
 
 

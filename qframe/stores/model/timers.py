@@ -14,7 +14,7 @@ from qframe.stores.history import changes_of, key_of, timer_entry
 from qframe.stores.model import inspect
 from qframe.stores.model.role import ModelRole
 from qframe.stores.model.state import GroupCursor, QueuedHead, TopicState
-from qframe.stores.records import HistoryEntry, Record, TimerPlace
+from qframe.stores.records import ALL_TIMERS, HistoryEntry, Record, TimerSpan
 from qframe.topic import Topic
 
 
@@ -60,18 +60,10 @@ class ModelTimers(ModelRole, StoredTimers):
             ]
 
     @override
-    def timers(
-        self,
-        topic: Topic,
-        *,
-        from_ms: int = 0,
-        until_ms: int | None = None,
-        limit: int = 100,
-        after: TimerPlace | None = None,
-    ) -> list[Record]:
+    def timers(self, topic: Topic, span: TimerSpan = ALL_TIMERS) -> list[Record]:
         with self._lock:
-            found = inspect.timers(self._state(topic), from_ms, until_ms, self._now_ms())
-        return [each for each in found if after is None or each.timer_place > after][:limit]
+            found = inspect.timers(self._state(topic), span, self._now_ms())
+        return [each for each in found if span.is_behind(each.timer_place)][: span.limit]
 
 
 def find(state: TopicState, subject: str) -> list[tuple[str, int, GroupCursor, QueuedHead]]:

@@ -16,7 +16,7 @@ from qframe.drivers.scripts import Refused
 from qframe.outcomes import Moved
 from qframe.stores.acts import StoredTimers
 from qframe.stores.history import changes_of
-from qframe.stores.records import Record, TimerPlace
+from qframe.stores.records import ALL_TIMERS, Record, TimerPlace, TimerSpan
 from qframe.stores.redis.envelopes import TICKET, pack, shown
 from qframe.stores.redis.groups import keeping
 from qframe.stores.redis.histories import lines_of
@@ -62,33 +62,9 @@ class RedisTimers(RedisRole, StoredTimers):
         return self._call(topic, timer, subject, self._now_ms())
 
     @override
-    def timers(
-        self,
-        topic: Topic,
-        *,
-        from_ms: int = 0,
-        until_ms: int | None = None,
-        limit: int = 100,
-        after: TimerPlace | None = None,
-    ) -> list[Record]:
-        span = _TimerSpan(
-            max(0, from_ms), 2**53 if until_ms is None else max(0, until_ms), limit, after
-        )
+    def timers(self, topic: Topic, span: TimerSpan = ALL_TIMERS) -> list[Record]:
+        span = span._replace(from_ms=max(0, span.from_ms), until_ms=max(0, span.until_ms))
         return self._call(topic, timers, span, self._now_ms())
-
-
-class _TimerSpan(NamedTuple):
-    """The timers of a page: due in `[from_ms, until_ms)`, and behind a place."""
-
-    from_ms: int
-    until_ms: int
-    limit: int
-    after: TimerPlace | None
-
-    @property
-    def first_ms(self) -> int:
-        """The due time from which on they are looked for."""
-        return max(self.from_ms, self.after.due_ms if self.after else 0)
 
 
 class _StandingTimer(NamedTuple):
@@ -141,13 +117,13 @@ def timer(redis: Redis, keys: SlotKeys, subject: str, now_ms: int) -> list[Recor
     return found
 
 
-def timers(redis: Redis, keys: SlotKeys, span: _TimerSpan, now_ms: int) -> list[Record]:
+def timers(redis: Redis, keys: SlotKeys, span: TimerSpan, now_ms: int) -> list[Record]:
     """The timers due in a span, in the order of their places."""
     found: list[Record] = []
     groups = keeping(redis, keys)
     where = [(slot, group) for slot in keys.topic.all_slots for group in groups]
     for standing in (_due(redis, keys, where, span), _waiting(redis, keys, where, span)):
-        behind = [each for each in standing if span.after is None or each.place > span.after]
+        behind = [each for each in standing if span.is_behind(each.place)]
         for (slot, group), some in _by_group(nsmallest(span.limit, behind)).items():
             subjects = [each.subject for each in some]
             heads = records_of_heads(redis, keys, group, slot, subjects, now_ms)
@@ -156,7 +132,7 @@ def timers(redis: Redis, keys: SlotKeys, span: _TimerSpan, now_ms: int) -> list[
         for slot in keys.topic.all_slots:
             members = [member for _, member in _scored(redis, keys.key(slot, "later"), span)]
             found += records_of_delayed(redis, keys, slot, members)
-    found = [each for each in found if span.after is None or each.timer_place > span.after]
+    found = [each for each in found if span.is_behind(each.timer_place)]
     found.sort(key=attrgetter("timer_place"))
     return found[: span.limit]
 
@@ -170,7 +146,7 @@ def _by_group(standing: list[_StandingTimer]) -> dict[tuple[int, str], list[_Sta
 
 
 def _waiting(
-    redis: Redis, keys: SlotKeys, where: Sequence[tuple[int, str]], span: _TimerSpan
+    redis: Redis, keys: SlotKeys, where: Sequence[tuple[int, str]], span: TimerSpan
 ) -> list[_StandingTimer]:
     """The first ones that wait of each slot and group, by due time and subject.
 
@@ -196,7 +172,7 @@ def _waiting(
     return found
 
 
-def _first_score(span: _TimerSpan, slot: int, group: str) -> str:
+def _first_score(span: TimerSpan, slot: int, group: str) -> str:
     """The due time from which on those of a slot and group are behind the page before."""
     place = span.after
     is_done = place is not None and place.due_ms == span.first_ms and (
@@ -205,10 +181,9 @@ def _first_score(span: _TimerSpan, slot: int, group: str) -> str:
     return f"{'(' if is_done else ''}{span.first_ms}"
 
 
-def _stands_among(place: TimerPlace, span: _TimerSpan, slot: int, group: str) -> bool:
+def _stands_among(place: TimerPlace, span: TimerSpan, slot: int, group: str) -> bool:
     """Whether the page before has ended among those of a moment that wait in a slot and group."""
-    is_within = span.from_ms <= place.due_ms < span.until_ms
-    return is_within and (0, slot, group) == (place.seq, place.slot, place.group)
+    return span.covers(place.due_ms) and (0, slot, group) == (place.seq, place.slot, place.group)
 
 
 def _rest_of_moment(
@@ -227,7 +202,7 @@ def _rest_of_moment(
     return _pairs(redis, key, place.due_ms, place.due_ms, "WITHSCORES")
 
 
-def _scored(redis: Redis, key: bytes, span: _TimerSpan) -> list[tuple[int, bytes]]:
+def _scored(redis: Redis, key: bytes, span: TimerSpan) -> list[tuple[int, bytes]]:
     """Members by score, with all that share the score of the first and of the last."""
     found = _pairs(
         redis, key, span.first_ms, f"({span.until_ms}", "WITHSCORES", "LIMIT", 0, span.limit
@@ -258,7 +233,7 @@ def _paired(found: Sequence[bytes]) -> list[tuple[int, bytes]]:
 
 
 def _due(
-    redis: Redis, keys: SlotKeys, where: Sequence[tuple[int, str]], span: _TimerSpan
+    redis: Redis, keys: SlotKeys, where: Sequence[tuple[int, str]], span: TimerSpan
 ) -> list[_StandingTimer]:
     """The first ones that are due of each slot and group, by their tickets."""
     first, end = TICKET.pack(span.first_ms, 0), TICKET.pack(span.until_ms, 0)

@@ -16,10 +16,10 @@ from qframe.outcomes import Moved
 from qframe.stores import rules
 from qframe.stores.acts import StoredTimers
 from qframe.stores.history import changes_of, key_of, timer_entry
-from qframe.stores.records import HistoryEntry, Record, TimerPlace
+from qframe.stores.records import ALL_TIMERS, HistoryEntry, Record, TimerPlace, TimerSpan
 from qframe.stores.sql import arrivals as arrive
 from qframe.stores.sql import heads
-from qframe.stores.sql.cursors import EVERYTHING, GROUPS, check_open, lock_cursors
+from qframe.stores.sql.cursors import GROUPS, check_open, lock_cursors
 from qframe.stores.sql.heads import HeadRow, headers_text
 from qframe.stores.sql.histories import keep
 from qframe.stores.sql.notifications import notify_messages
@@ -115,18 +115,8 @@ class SqlTimers(SqlRole, StoredTimers):
         return self._read(topic, timer, subject)
 
     @override
-    def timers(
-        self,
-        topic: Topic,
-        *,
-        from_ms: int = 0,
-        until_ms: int | None = None,
-        limit: int = 100,
-        after: TimerPlace | None = None,
-    ) -> list[Record]:
-        return self._read(
-            topic, timers, from_ms=from_ms, until_ms=until_ms, limit=limit, after=after
-        )
+    def timers(self, topic: Topic, span: TimerSpan = ALL_TIMERS) -> list[Record]:
+        return self._read(topic, timers, span)
 
 
 def edit(
@@ -178,27 +168,19 @@ def timer(transaction: Transaction, ref: TopicRef, subject: str) -> list[Record]
     ]
 
 
-def timers(
-    transaction: Transaction,
-    ref: TopicRef,
-    *,
-    from_ms: int,
-    until_ms: int | None,
-    limit: int,
-    after: TimerPlace | None,
-) -> list[Record]:
+def timers(transaction: Transaction, ref: TopicRef, span: TimerSpan) -> list[Record]:
     """The timers due in a span of time, in the order of their places."""
     now_ms = transaction.now_ms()
-    until = EVERYTHING if until_ms is None else until_ms
+    limit = span.limit
     lines = list(_lines(transaction, ref, now_ms))
     found: list[Record] = []
     share = min(limit, max(_LEAST, 2 * limit // max(1, len({each.at[0] for each in lines}))))
-    places: list[tuple[_TimerLine, TimerPlace | None]] = [(each, after) for each in lines]
+    places: list[tuple[_TimerLine, TimerPlace | None]] = [(each, span.after) for each in lines]
     while places:
         ends: list[tuple[_TimerLine, TimerPlace | None]] = []
         for line, place in places:
-            some, end = line.page(transaction, (from_ms, until), place, share)
-            found += [each for each in some if after is None or each.timer_place > after]
+            some, end = line.page(transaction, span._replace(limit=share, after=place))
+            found += [each for each in some if span.is_behind(each.timer_place)]
             if end is not None:
                 ends.append((line, end))
         found.sort(key=attrgetter("timer_place"))
@@ -226,10 +208,10 @@ class _TimerLine(NamedTuple):
     later: int | None = None
 
     def page(
-        self, transaction: Transaction, span: tuple[int, int], after: TimerPlace | None, most: int
+        self, transaction: Transaction, span: TimerSpan
     ) -> tuple[list[Record], TimerPlace | None]:
-        """The next ones of a span behind a place, and where to go on if there may be more."""
-        since, until = span
+        """The next ones of a span, and where to go on if there may be more."""
+        since, until, most, after = span
         bound: int | str = 0 if self.later is None else ""
         if after is not None and after.due_ms >= since:
             since = after.due_ms
@@ -241,7 +223,7 @@ class _TimerLine(NamedTuple):
         rows = transaction.rows(self.query, (*self.at, since, until, since, bound, most + 1))
         found = [self.record_of(row) for row in rows]
         end = found[-1].timer_place if len(rows) > most else None
-        return [each for each in found if after is None or each.timer_place > after], end
+        return [each for each in found if span.is_behind(each.timer_place)], end
 
 
 def _lines(transaction: Transaction, ref: TopicRef, now_ms: int) -> Iterator[_TimerLine]:

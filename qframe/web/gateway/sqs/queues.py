@@ -20,7 +20,7 @@ from qframe.outcomes import Outcome
 from qframe.producing.producer import Producer
 from qframe.stores.acts import StoredTimers
 from qframe.stores.base import Groups, Topics
-from qframe.stores.records import Record
+from qframe.stores.records import Record, TimerSpan
 from qframe.stores.types import Entry
 from qframe.topic import INTERNAL, Kind, Topic
 from qframe.web.gateway.sqs.attributes import REDRIVE, defaults, target_of
@@ -156,7 +156,7 @@ class QueueBook:
     def all(self) -> list[Queue]:
         """All queues, by name."""
         try:
-            found = self._store.timers(BOOK, until_ms=_NEVER_MS + 1, limit=_MOST)
+            found = self._store.timers(BOOK, TimerSpan(until_ms=_NEVER_MS + 1, limit=_MOST))
         except (UnknownTopic, UnknownGroup):
             return []
         queues = [_decoded(record) for record in found]

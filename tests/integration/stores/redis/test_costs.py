@@ -14,7 +14,7 @@ from script_heads import head_of, sections, text_of
 from servers import RedisServer
 
 from qframe.outcomes import Verdict
-from qframe.stores.records import ChosenDead
+from qframe.stores.records import ChosenDead, TimerSpan
 from qframe.stores.redis import audit
 from qframe.stores.redis.store import RedisStore
 from qframe.stores.types import Entry, PullRequest, PullTerms
@@ -442,11 +442,12 @@ def test_a_page_of_timers_costs_what_it_shows_though_thousands_are_due_at_its_mo
     at_ms = bench.store.now_ms() + 600_000
     entries = [bench.entry(topic, "x" * 100, f"k{n}", at_ms=at_ms) for n in range(4000)]
     bench.store.publish(topic, entries)
-    first = bench.store.timers(topic, limit=10)
+    span = TimerSpan(limit=10)
+    first = bench.store.timers(topic, span)
     assert len(first) == 10
-    assert sent(server, lambda: bench.store.timers(topic, limit=10)) < 30_000
-    after = first[-1].timer_place
-    assert sent(server, lambda: bench.store.timers(topic, limit=10, after=after)) < 30_000
+    assert sent(server, lambda: bench.store.timers(topic, span)) < 30_000
+    behind = span._replace(after=first[-1].timer_place)
+    assert sent(server, lambda: bench.store.timers(topic, behind)) < 30_000
 
 
 def test_a_page_of_dead_letters_does_not_read_a_page_of_each_slot(
