@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from typing import Final
 
 from qframe.clock import Clock
@@ -11,6 +10,7 @@ from qframe.codec import new_token
 from qframe.message import Delivery
 from qframe.options.consumer import ConsumerOptions
 from qframe.runtime.consume.consumer import Consumer
+from qframe.runtime.policies.checked import CheckerPolicy
 from qframe.runtime.process.live_settings import LiveSettings
 from qframe.stores.base import Store
 from qframe.stores.types import PullRequest, PullTerms
@@ -37,8 +37,6 @@ class Stepper:
         store: the store.
         clock: for receipts.
         life: the worker's.
-        release: releases the claims that were given up meanwhile.
-        on_end: called at its end.
         settings: applies what is set for the group.
 
     Attributes:
@@ -56,8 +54,6 @@ class Stepper:
         store: Store,
         clock: Clock,
         life: WorkerLife,
-        release: Callable[[], None],
-        on_end: Callable[[], None],
         settings: LiveSettings,
     ) -> None:
         self._topic = topic
@@ -68,8 +64,6 @@ class Stepper:
         self._store = store
         self._clock = clock
         self._life = life
-        self._release = release
-        self._on_end = on_end
         self._settings = settings
         self._turn = 0
         self.due_ms: int | None = None
@@ -83,7 +77,7 @@ class Stepper:
             self._consumer.share(found)
         if self._consumer.flow.paused:
             self._consumer.give_back()
-        self._release()
+        self._release_claims()
         return (
             self._settler.hear_of_leaks()
             or self._executor.work_off_one()
@@ -118,7 +112,19 @@ class Stepper:
         self._consumer.abandon()
         self._consumer.leave()
         self._consumer.close()
-        self._on_end()
+        self._give_up_claims()
+
+    def _release_claims(self) -> None:
+        """Releases the claims that were let go; no thread does it here."""
+        if isinstance(self._consumer.policy, CheckerPolicy):
+            self._consumer.policy.release_now()
+
+    def _give_up_claims(self) -> None:
+        """Releases what it has claimed; a checker would wait for its leases, in real time."""
+        policy = self._consumer.policy
+        if isinstance(policy, CheckerPolicy):
+            policy.release(self._consumer.executor.in_hand())  # it was lost before their handler
+            policy.give_up()
 
     def _pull(self) -> bool:
         """Pulls one message, from the slot whose turn it is or the next that has one."""

@@ -21,7 +21,6 @@ from qframe.errors import BadOption, NotSupported, UnknownTopic
 from qframe.hooks import check_result, is_async
 from qframe.idempotency.base import Checker
 from qframe.retry import Backoff
-from qframe.runtime.consume.consumer import Consumer
 from qframe.runtime.consume.executor_parts import ExecutorParts
 from qframe.runtime.context import ConsumerContext
 from qframe.runtime.executors.event_loop import EventLoop
@@ -29,7 +28,6 @@ from qframe.runtime.feed.settlement_sender import SettlementSender
 from qframe.runtime.feed.settler import OnLeaked
 from qframe.runtime.handler.attempt import Attempt
 from qframe.runtime.handler.spec import ConsumerSpec
-from qframe.runtime.policies.checked import CheckerPolicy
 from qframe.runtime.process.health import Health
 from qframe.runtime.process.live_settings import LiveSettings
 from qframe.schedules.leader import Leader
@@ -203,7 +201,6 @@ class Wiring:
         return Stepper(
             topic=topic, options=options, consumer=running, executor=executors[0],
             settler=settlers[0], store=self._store, clock=self._clock, life=life,
-            release=lambda: release_claims(running), on_end=lambda: give_up_claims(running),
             settings=LiveSettings(running, self._app.events),
         )  # fmt: skip
 
@@ -221,30 +218,12 @@ class Wiring:
         return self._app.parts.assembly(lambda _: self._coordinator)
 
 
-def release_claims(consumer: Consumer) -> None:
-    """Releases the claims that a consumer has let go; no thread does it here."""
-    if isinstance(consumer.policy, CheckerPolicy):
-        consumer.policy.release_now()
-
-
-def give_up_claims(consumer: Consumer) -> None:
-    """Releases what a consumer has claimed; a checker would wait for its leases, in real time."""
-    if isinstance(consumer.policy, CheckerPolicy):
-        consumer.policy.release(consumer.executor.in_hand())  # it was lost before their handler
-        consumer.policy.give_up()
-
-
 def relay_all(relay: Relay) -> bool:
     """Brings what waits in an outbox into its topics; returns whether there was anything."""
     brought = False
     while relay.turn():
         brought = True
     return brought
-
-
-def let_go(relay: Relay) -> None:
-    """Ends a relay that has never run."""
-    relay.leave()
 
 
 def plain(function: Callable[..., Any]) -> Callable[..., Any]:

@@ -9,7 +9,7 @@ from qframe.schedules.leader import Leader
 from qframe.testing.crashes import SimulatedCrash, WorkerLife
 from qframe.testing.journal import Journal
 from qframe.testing.stepper import Stepper
-from qframe.testing.wiring import Wiring, let_go, relay_all
+from qframe.testing.wiring import Wiring, relay_all
 
 if TYPE_CHECKING:
     from qframe.outbox.relay import Relay
@@ -49,7 +49,7 @@ class SteppedWorker:
                 )
         if len(self._relays) != len(self._app.outboxes):
             for relay in self._relays:
-                let_go(relay)
+                relay.leave()
             self._relays = self._wiring.relays()
         if self._leader is None:
             self._leader = self._wiring.leader()
@@ -81,7 +81,7 @@ class SteppedWorker:
         for stepper in self._steppers.values():
             stepper.end()
         for relay in self._relays:
-            let_go(relay)
+            relay.leave()
         if self._leader is not None:
             self._leader.leave()
         self._steppers, self._relays, self._leader = {}, [], None
