@@ -16,19 +16,20 @@ from qframe.stores.redis.envelopes import pack
 from qframe.stores.redis.groups import known
 from qframe.stores.redis.keys import Argument, SlotKeys
 from qframe.stores.redis.reading import Malformed
-from qframe.stores.types import PullRequest, PullResult
+from qframe.stores.types import PullRequest, PullResult, PullTerms
 
 _RELEASE = pack((str(Verdict.RELEASE), 0, False, False, False))
 
 
-class SlotPull(NamedTuple):
-    """The request of a pull to one slot, and where the slot is."""
+class RedisPull(NamedTuple):
+    """One pull while it is done: where, its terms, its moment, and what comes of it."""
 
     redis: Redis
     keys: SlotKeys
     group: str
-    ask: PullRequest
+    terms: PullTerms
     now: str
+    pulled: PullResult
 
     def run(self, calls: Sequence[Call]) -> None:
         """Asks for all of that; refuses a group that there is not."""
@@ -37,23 +38,26 @@ class SlotPull(NamedTuple):
 
 
 def of_line(
-    share: SlotPull, line: list[Delivery], span: tuple[int, int], window: str, pulled: PullResult
+    pulling: RedisPull, ask: PullRequest, line: list[Delivery], span: tuple[int, int], window: str
 ) -> list[Delivery]:
     """Makes dead letters of what is malformed in a stream's line, and passes what is missing.
 
     An offset is missing where another program has removed what was there, or has counted wrongly.
     There is no dead letter to keep, so it counts as settled. Returns the rest, which is sound.
     """
-    keys, slot, epoch = share.keys, share.ask.slot, share.ask.epoch
+    keys, pulled = pulling.keys, pulling.pulled
+    slot, epoch = ask.slot, ask.epoch
     calls: list[Call] = []
     bad = [one for one in line if isinstance(one, Malformed)]
     if bad:
         ends = [word for one in bad for word in (_death(one), one.seq, one.attempt)]
-        calls.append(keys.call("end_stream", slot, share.now, share.group, epoch, window, *ends))
+        calls.append(
+            keys.call("end_stream", slot, pulling.now, pulling.group, epoch, window, *ends)
+        )
     if gaps := list(_gaps(line, *span)):
         flat = [offset for gap in gaps for offset in gap]
-        calls.append(keys.call("settle_stream", slot, share.group, epoch, window, *flat))
-    share.run(calls)
+        calls.append(keys.call("settle_stream", slot, pulling.group, epoch, window, *flat))
+    pulling.run(calls)
     pulled.malformed += len(bad)
     pulled.missing += sum(end - first for first, end in gaps)
     pulled.stops[slot] = span[1]
@@ -61,18 +65,14 @@ def of_line(
 
 
 def of_heads(
-    share: SlotPull,
-    heads: list[Delivery],
-    subjects: Sequence[bytes],
-    receipt: str,
-    pulled: PullResult,
+    pulling: RedisPull, ask: PullRequest, heads: list[Delivery], subjects: Sequence[bytes]
 ) -> list[Delivery]:
     """Makes dead letters of malformed heads; returns the sound ones.
 
     One that stands behind a sound one is given back, with what follows: it becomes a head itself
     when those before it are settled.
     """
-    keys, ask = share.keys, share.ask
+    keys, receipt = pulling.keys, pulling.terms.receipt
     words: list[Argument] = []
     sound: list[Delivery] = []
     before: bytes | None = None
@@ -92,9 +92,9 @@ def of_heads(
         else:
             words += (_death(one), subject, one.seq, receipt)
             ended += 1
-    held: tuple[Any, ...] = (share.now, str(keys.topic.kind), share.group, ask.epoch)
-    share.run([keys.call("settle", ask.slot, *held, *words)])
-    pulled.malformed += ended
+    held: tuple[Any, ...] = (pulling.now, str(keys.topic.kind), pulling.group, ask.epoch)
+    pulling.run([keys.call("settle", ask.slot, *held, *words)])
+    pulling.pulled.malformed += ended
     return sound
 
 

@@ -16,7 +16,7 @@ from qframe.stores.redis.groups import known, require
 from qframe.stores.redis.keys import SlotKeys
 from qframe.stores.redis.leases import renew, revoke
 from qframe.stores.redis.log_readahead import LogReadahead
-from qframe.stores.redis.malformed import SlotPull, of_heads, of_line
+from qframe.stores.redis.malformed import RedisPull, of_heads, of_line
 from qframe.stores.redis.reading import Malformed, delivery_of, malformed
 from qframe.stores.redis.role import RedisRole
 from qframe.stores.types import (
@@ -68,24 +68,18 @@ def pull(
     if not asks:
         require(redis, keys, group)
     pulled = PullResult([], [])
+    pulling = RedisPull(redis, keys, group, terms, now, pulled)
     if keys.topic.kind is Kind.STREAM:
-        _from_stream(redis, readahead, keys, group, asks, terms, now, pulled)
+        _from_stream(pulling, readahead, asks)
     else:
-        _from_subjects(redis, keys, group, asks, terms, now, pulled)
+        _from_subjects(pulling, asks)
     if pulled.unreachable and (pulled.next_due_ms is None or pulled.next_due_ms > LOOK_AGAIN_MS):
         pulled.next_due_ms = LOOK_AGAIN_MS
     return pulled
 
 
-def _from_subjects(
-    redis: Redis,
-    keys: SlotKeys,
-    group: str,
-    asks: Sequence[PullRequest],
-    terms: PullTerms,
-    now: str,
-    pulled: PullResult,
-) -> None:
+def _from_subjects(pulling: RedisPull, asks: Sequence[PullRequest]) -> None:
+    redis, keys, group, terms, now, pulled = pulling
     kind = str(keys.topic.kind)
     keeps = int(keys.topic.history_ms > 0)
     calls = [
@@ -96,21 +90,13 @@ def _from_subjects(
         for ask in asks
     ]  # fmt: skip
     for ask, reply in zip(asks, _run(redis, asks, calls), strict=True):
-        if _owned(redis, keys, group, ask, reply, pulled):
+        if _owned(pulling, ask, reply):
             pulled.gaps += reply[4]
-            _give(SlotPull(redis, keys, group, ask, now), reply[5], terms.receipt, pulled)
+            _give(pulling, ask, reply[5])
 
 
-def _from_stream(
-    redis: Redis,
-    readahead: LogReadahead,
-    keys: SlotKeys,
-    group: str,
-    asks: Sequence[PullRequest],
-    terms: PullTerms,
-    now: str,
-    pulled: PullResult,
-) -> None:
+def _from_stream(pulling: RedisPull, readahead: LogReadahead, asks: Sequence[PullRequest]) -> None:
+    redis, keys, group, terms, now, pulled = pulling
     requests: list[Request] = []
     aheads: list[bool] = []
     keeps = int(keys.topic.history_ms > 0)
@@ -133,15 +119,14 @@ def _from_stream(
         entries = next(replies) if has_ahead else ()
         if isinstance(entries, Missing):
             entries = ()
-        if not _owned(redis, keys, group, ask, reply, pulled):
+        if not _owned(pulling, ask, reply):
             continue
         start, stop = reply[6], reply[7]
-        share = SlotPull(redis, keys, group, ask, now)
         try:
             line, is_sound = readahead.read(keys, group, ask.slot, ask.epoch, start, stop, entries)
             window = reply[5].decode()
             if not is_sound:
-                line = of_line(share, line, (start, stop), window, pulled)
+                line = of_line(pulling, ask, line, (start, stop), window)
             if start == stop and ask.position is not None and ask.position > stop:
                 pulled.stops[ask.slot] = stop
             if skipped := reply[8]:
@@ -151,7 +136,7 @@ def _from_stream(
         except StoreUnavailable as error:
             _doubt(pulled, ask.slot, error)
             continue
-        if reply[4] and not _give(share, reply[4], terms.receipt, pulled):
+        if reply[4] and not _give(pulling, ask, reply[4]):
             continue
         for one in line:
             one.receipt = window
@@ -172,16 +157,15 @@ def _without(line: list[Delivery], skipped: list[int]) -> list[Delivery]:
     return [one for one in line if one.seq not in parked]
 
 
-def _owned(
-    redis: Redis, keys: SlotKeys, group: str, ask: PullRequest, reply: Any, pulled: PullResult
-) -> bool:
+def _owned(pulling: RedisPull, ask: PullRequest, reply: Any) -> bool:
     """Notes what a slot's reply says but deliveries; returns whether it is the caller's."""
+    pulled = pulling.pulled
     if isinstance(reply, Missing):
         (pulled.in_doubt if reply.lost else pulled.unreachable).append(ask.slot)
         if reply.fault is not None:
             pulled.faults[ask.slot] = reply.fault
         return False
-    if known(redis, keys, group, reply[0]) < 0:
+    if known(pulling.redis, pulling.keys, pulling.group, reply[0]) < 0:
         pulled.fenced.append(ask.slot)
         return False
     due_ms: int = reply[1]
@@ -192,16 +176,17 @@ def _owned(
     return True
 
 
-def _give(share: SlotPull, items: list[Any], receipt: str, pulled: PullResult) -> bool:
+def _give(pulling: RedisPull, ask: PullRequest, items: list[Any]) -> bool:
     """Takes over heads and their runs: subject, head's value, attempt, lost; false if in doubt."""
     try:
-        heads, are_sound = _heads(share.redis.shown, share.ask.slot, items, receipt)
+        receipt = pulling.terms.receipt
+        heads, are_sound = _heads(pulling.redis.shown, ask.slot, items, receipt)
         if not are_sound:
-            heads = of_heads(share, heads, items[::4], receipt, pulled)
+            heads = of_heads(pulling, ask, heads, items[::4])
     except StoreUnavailable as error:
-        _doubt(pulled, share.ask.slot, error)
+        _doubt(pulling.pulled, ask.slot, error)
         return False
-    pulled.deliveries += heads
+    pulling.pulled.deliveries += heads
     return True
 
 
