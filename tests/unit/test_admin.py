@@ -355,9 +355,7 @@ def test_lag_is_all_that_is_not_settled_wherever_it_stands(bench: Bench) -> None
     bench.publish(bench.stream, 4)
     bench.settle(bench.stream, Verdict.RETRY, 1)
     asks = [PullRequest(slot, EPOCH, 1) for slot in range(2)]
-    held = bench.store.pull(
-        bench.stream, "billing", asks, receipt="r", lease_ms=30_000, max_attempts=16
-    )
+    held = bench.store.pull(bench.stream, "billing", asks, PullTerms("r", 30_000, 16))
     assert held.deliveries
     assert bench.admin.lag("events", "billing") == 4
     assert [each.lag for each in bench.admin.topic("events").groups] == [4]

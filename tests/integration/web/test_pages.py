@@ -19,7 +19,7 @@ from qframe.clock import VirtualClock
 from qframe.outcomes import Verdict
 from qframe.schedules.records import GROUP as LEADER
 from qframe.schedules.records import TOPIC as SCHEDULES
-from qframe.stores.types import PullRequest, Settlement
+from qframe.stores.types import PullRequest, PullTerms, Settlement
 from qframe.web.acts import ACTS
 from qframe.web.pages import PAGES, schedules
 
@@ -290,7 +290,7 @@ def test_hostile_errors_reasons_and_names_do_no_harm_on_any_page(tmp_path: Path)
             app.publish(topic, 1, key=evil + name, id=name)
         app.publish(later, evil, key=evil, delay="1h", tags=[evil])
         got = app.store.pull(
-            topic, "g", [PullRequest(0, EPOCH, 9)], receipt="r", lease_ms=60_000, max_attempts=9
+            topic, "g", [PullRequest(0, EPOCH, 9)], PullTerms("r", 60_000, 9)
         ).deliveries
         ends = [
             Settlement(one.slot, one.subject, one.seq, "r", 1, EPOCH, verdict, 60_000,
