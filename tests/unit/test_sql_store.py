@@ -517,6 +517,6 @@ def test_dead_letters_of_ids_are_found_by_the_index_of_ids(app: QFrame, path: Pa
         plan = connection.execute(query, (1, 2, 3, 4, "a", "b", 100)).fetchall()
     read = [row[3].split(" ", 2)[2] for row in plan if "qframe_dead" in row[3]]
     assert read == [
-        "USING COVERING INDEX qframe_dead_id (cursor=? AND id=?)",
-        "USING PRIMARY KEY (cursor=? AND seq=?)",
+        "USING INDEX qframe_dead_id (cursor=? AND id=?)",
+        "USING INDEX sqlite_autoindex_qframe_dead_1 (cursor=? AND seq=?)",
     ]
