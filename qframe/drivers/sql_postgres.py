@@ -101,9 +101,10 @@ class Postgres(Backend):
         self._psycopg: Any = driver("psycopg", "postgres", shown)
         self._list_writer = list_writer_of(self._psycopg)
         self._connection = connection_of(self._psycopg, CHECK_EVERY_S)
-        options = {name: str(value) for name, value in url.query.items()}
-        may_migrate = yes_or_no(shown, "migrate", options.pop("migrate", ""), True)
-        self._options = {**_CONNECTING, **_threshold(shown, options.pop("prepare_threshold", ""))}
+        options = dict(url.query)  # `host` may be given several times
+        may_migrate = yes_or_no(shown, "migrate", str(options.pop("migrate", "")), True)
+        threshold = str(options.pop("prepare_threshold", ""))
+        self._options = {**_CONNECTING, **_threshold(shown, threshold)}
         dialect: Any = PGDialect_psycopg(paramstyle="format")  # type: ignore[no-untyped-call]
         _, wanted = dialect.create_connect_args(url.set(query=options))
         if more := wanted.pop("options", ""):

@@ -84,6 +84,25 @@ class PostgresServer(Child):
         self.call(f'CREATE DATABASE "{name}"')
         return self.url_of(name)
 
+    def standby(self, folder: Path) -> PostgresServer:
+        """A server that follows this one, and has by now what this one has."""
+        data = Path(tempfile.mkdtemp(prefix="qframe-postgres-"))
+        give_to_postgres(data)
+        source = f"host={HOST} port={self.port} user=qframe"
+        words = ["-D", str(data), "-d", source, "-R", "-X", "stream", "-c", "fast", "--no-sync"]
+        _install("standby", [*_unprivileged(), str(self._bin / "pg_basebackup"), *words])
+        return PostgresServer(folder, config={"hot_standby": "on"}, data=data)
+
+    def stop_following(self) -> None:
+        """Has a standby receive nothing more from now on."""
+        self.call("ALTER SYSTEM SET primary_conninfo = ''")
+        self.call("SELECT pg_reload_conf()")
+        eventually(lambda: not self.call("SELECT 1 FROM pg_stat_wal_receiver"))
+
+    def promote(self) -> None:
+        """Makes a standby a primary, which has what it has received."""
+        self.call("SELECT pg_promote()")
+
     def kill(self) -> None:
         """Ends it and all its backends, as a crash would."""
         super().freeze()  # a backend that it starts now would be missed, and outlive it

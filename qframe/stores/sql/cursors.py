@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from typing import Final
@@ -41,6 +42,8 @@ CLOSED: Final = -1
 UNCLAIMED: Final = ""
 """The name of the group that keeps what no group has seen yet."""
 
+_LONGEST_STEP: Final = 2**20
+
 GROUPS: Final = Statement(
     select(groups.c.id, groups.c.name)
     .where(groups.c.topic == bindparam("of"))
@@ -52,7 +55,10 @@ _GROUP: Final = Statement(
     "of n",
 )
 _TAKE_NUMBER: Final = Statement(
-    numbers.update().where(numbers.c.sort == bindparam("of")).values(last=numbers.c.last + 1), "of"
+    numbers.update()
+    .where(numbers.c.sort == bindparam("of"))
+    .values(last=numbers.c.last + bindparam("step")),
+    "step of",
 )
 _NUMBER: Final = Statement(select(numbers.c.last).where(numbers.c.sort == bindparam("of")), "of")
 _LOCK_TOPIC: Final = Statement(
@@ -187,8 +193,12 @@ def lock_group(transaction: Transaction, number: int) -> bool:
 
 
 def take_number(transaction: Transaction, sort: Sort) -> int:
-    """A number that nothing of the sort had before."""
-    transaction.run(_TAKE_NUMBER, (sort,))
+    """A number that nothing of the sort had before.
+
+    A database that has failed over may have forgotten the last ones, which programs still know: so
+    the next number is not the same again.
+    """
+    transaction.run(_TAKE_NUMBER, (1 + secrets.randbelow(_LONGEST_STEP), sort))
     return int(transaction.rows(_NUMBER, (sort,))[0][0])
 
 

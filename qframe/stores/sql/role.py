@@ -129,9 +129,6 @@ class SqlRole:
         return self._meet(refs[0]) if refs else None
 
     def _meet(self, ref: TopicRef) -> TopicRef:
-        """Remembers how far a topic has grown, unless it is known to have grown further."""
-        known = self._met.get(ref.topic.name)
-        if known and known.id == ref.id and known.topic.growth.step > ref.topic.growth.step:
-            return known
+        """Remembers a topic as it is in the database now, which may have forgotten a growth."""
         self._met[ref.topic.name] = ref
         return ref

@@ -1,0 +1,151 @@
+"""A primary of PostgreSQL that is replaced by a standby which was a moment behind."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from eventually import eventually
+from servers import HOST, PostgresServer
+from serving import Publishing, Serving
+from sqlalchemy import create_engine, text
+from sqlalchemy.orm import Session
+
+from qframe import Message, QFrame, Topic, TransactionalChecker, UnknownTopic
+
+
+class Pair:
+    """A primary, and a standby that takes over from it."""
+
+    def __init__(self, primary: PostgresServer, standby: PostgresServer) -> None:
+        self.primary = primary
+        self.standby = standby
+        self.url = (
+            f"postgresql+psycopg://qframe@/postgres?host={HOST}:{primary.port}"
+            f"&host={HOST}:{standby.port}&target_session_attrs=read-write"
+        )
+
+    def fail_over(self) -> None:
+        self.primary.kill()
+        self.standby.promote()
+
+
+@pytest.fixture
+def pair(tmp_path: Path) -> Iterator[Pair]:
+    with (
+        PostgresServer(tmp_path / "primary") as primary,
+        primary.standby(tmp_path / "standby") as standby,
+    ):
+        yield Pair(primary, standby)
+
+
+def fail_over_behind(pair: Pair, publishing: Publishing) -> set[int]:
+    """Has the standby take over while it lacks some messages; returns those it may lack."""
+    publishing.await_more(100)
+    first = len(publishing.done)
+    pair.standby.stop_following()
+    publishing.await_more(60)
+    pair.fail_over()
+    last = len(publishing.done)
+    publishing.await_more(100)
+    publishing.finish()
+    # What was under way at the end may have come before it, and what was at the start.
+    return set(range(first - 1, last + 2))
+
+
+@pytest.mark.promise(1, 3, 10, on="postgres")
+@pytest.mark.parametrize(
+    ("kind", "options"),
+    [("stream", {}), ("stream", {"keep_order": True}), ("ordered", {}), ("delay", {})],
+    ids=["stream", "keep_order", "ordered", "delay"],
+)
+def test_what_a_standby_has_received_is_handled_and_each_key_keeps_its_order(
+    pair: Pair, kind: str, options: dict[str, bool]
+) -> None:
+    """Its worker knows both by its URL: every fifth message is in a retry."""
+    failed: set[int] = set()
+
+    def handle(message: Message) -> None:
+        if message.body % 5 == 0 and message.body not in failed:
+            failed.add(message.body)
+            raise ValueError
+
+    topic = Topic("t", kind=kind, slots=2)
+    with Serving(
+        pair.url, topic, handle=handle, threads=8, lease=2, backoff="20ms", **options
+    ) as serving:
+        keys = 10**6 if kind == "delay" else 8  # there an equal key replaces
+        with Publishing(serving.app, topic, keys=keys) as publishing:
+            forgotten = fail_over_behind(pair, publishing)
+        serving.await_bodies(set(publishing.done) - forgotten)
+        serving.verify()
+        for bodies in serving.by_key.values() if kind != "delay" else ():
+            first_times = list(dict.fromkeys(bodies))
+            assert first_times == sorted(first_times)
+
+
+@pytest.mark.promise(2, on="postgres")
+def test_effects_in_the_database_that_fails_over_happen_once_or_are_forgotten(pair: Pair) -> None:
+    topic = Topic("t", slots=2)
+    engine = create_engine(pair.url, pool_pre_ping=True)
+    pair.primary.call("CREATE TABLE done (number int)")
+    serving = Serving(pair.url, topic, lease=2)
+
+    @serving.app.consumer(
+        topic, group="effects", idempotent_checker=TransactionalChecker(engine), lease=2
+    )
+    def handle(message: Message, session: Session) -> None:
+        session.execute(text("INSERT INTO done VALUES (:n)"), {"n": message.body})
+
+    def done() -> Counter[object]:
+        return Counter(number for (number,) in pair.standby.call("SELECT number FROM done"))
+
+    with serving:
+        with Publishing(serving.app, topic) as publishing:
+            forgotten = fail_over_behind(pair, publishing)
+        kept = set(publishing.done) - forgotten
+        eventually(lambda: serving.failure or kept <= done().keys())
+        assert serving.failure is None
+        assert set(done().values()) == {1}
+    engine.dispose()
+
+
+@pytest.mark.promise(1, 10, on="postgres")
+def test_who_knows_of_a_growth_that_the_database_has_forgotten_publishes_where_somebody_reads(
+    pair: Pair,
+) -> None:
+    topic = Topic("t", kind="ordered", slots=2)
+    with Serving(pair.url, topic, lease=2) as serving, QFrame(store=pair.url) as other:
+        other.declare(topic)
+        pair.standby.stop_following()
+        serving.app.admin.resize("t", slots=4)
+        for number in range(16):
+            other.publish("t", number, key=f"k{number}")
+        serving.await_bodies(set(range(16)))
+        pair.fail_over()
+        later = set(range(100, 140))
+        for number in later:
+            other.publish("t", number, key=f"k{number}")
+        serving.await_bodies(later)
+        assert serving.app.store.verify(topic) == []
+        assert serving.app.admin.resize("t", slots=4).slots == 4
+        other.publish("t", "last", key="k1")
+        serving.await_bodies({"last"})
+        serving.verify()
+
+
+@pytest.mark.promise(1, on="postgres")
+def test_what_is_published_to_a_topic_that_is_forgotten_comes_into_no_other_topic(
+    pair: Pair,
+) -> None:
+    with QFrame(store=pair.url) as first, QFrame(store=pair.url) as second:
+        first.declare(Topic("a", slots=2))
+        pair.standby.stop_following()
+        second.publish(Topic("b", slots=2), 1)
+        pair.fail_over()
+        first.publish(Topic("c", slots=2), 2)
+        with pytest.raises(UnknownTopic):
+            second.publish("b", 3)
+        assert sum(one.published for one in first.admin.stats("c")) == 1
