@@ -56,6 +56,7 @@ LONG_TROUBLE_S: Final = 5.0
 TRUSTED: Final = 0.8
 
 _Away = (StoreUnavailable, StoreFull, PublishUnknown, CoordinatorUnavailable)
+_Gone = (UnknownTopic, UnknownGroup)
 
 
 class RelayStore(Topics, Groups, Inspecting, Protocol):
@@ -169,7 +170,7 @@ class Relay(Service):
             return self._in_trouble("outbox.unavailable", in_one_line(error))
         except _Away as error:
             return self._in_trouble("store.unavailable", error)
-        except UnknownGroup as error:  # somebody has dropped it
+        except _Gone as error:  # somebody has dropped it, or the store has lost it
             self._join_again()
             return self._in_trouble("store.unavailable", error)
         self._trouble_s = 0.0
@@ -364,7 +365,7 @@ class Relay(Service):
     def _join_again(self) -> None:
         with suppress(*_Away):
             if self._topic is not None:
-                self._store.subscribe(self._topic, GROUP)
+                self._store.subscribe(self._store.declare(self._topic), GROUP)
         if self._slots is not None:
             self._slots.forget()
 

@@ -153,12 +153,15 @@ class Slots:
         Slots that are leaving are left out, so their in-flight count can only shrink.
 
         Raises:
-            UnknownGroup: if the group is gone; a consumer with slots learns that when it pulls.
+            UnknownGroup: if the group is gone; whoever may pull from slots learns that by it.
         """
         membership = self.membership
-        if membership is not None and not self._open and (error := membership.unknown()):
+        if membership is None:
+            return {}
+        paused = membership.paused
+        if (paused or not self._open) and (error := membership.unknown()):
             raise error
-        if membership is None or membership.paused:
+        if paused:
             return {}
         assignment = membership.assignment()
         if assignment is not self._assignment or self.lacks:

@@ -414,6 +414,21 @@ def test_a_group_of_relays_that_was_dropped_is_made_anew(local: Engine, store: s
         eventually(lambda: worker.bodies["orders"] == [1, 2])
 
 
+def test_a_relay_joins_again_where_a_redis_was_flushed(local: Engine, tmp_path: Path) -> None:
+    """It goes on by its lease at first; once that has passed it owned nothing for good."""
+    outbox = Outbox(local)
+    with (
+        RedisServer(tmp_path / "redis") as server,
+        Worker(server.url, outbox, orders, session_timeout=0.5) as worker,
+    ):
+        put(outbox, orders, 1, key="k")
+        eventually(lambda: worker.bodies["orders"] == [1])
+        server.call("FLUSHALL")
+        eventually(lambda: any("outbox" in each.name for each in worker.app.store.topics()))
+        put(outbox, orders, 2, key="k")
+        eventually(lambda: worker.bodies["orders"] == [1, 2])
+
+
 MODULE = """
 from sqlalchemy import create_engine
 from qframe import Outbox, QFrame
