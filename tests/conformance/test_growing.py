@@ -12,14 +12,22 @@ import msgspec
 import pytest
 from bench import SETTLED, STALE, Bench, body_of
 
-from qframe.errors import BadOption, TopicMismatch
+from qframe.errors import BadOption, TopicMismatch, UnknownGroup
+from qframe.outcomes import Verdict
 from qframe.stores.base import Store
 from qframe.stores.depth import SlotTooDeep
 from qframe.stores.doubling import Doubling, GrowthTaken
 from qframe.stores.model.store import ModelStore
 from qframe.stores.records import Record, Section
 from qframe.stores.searching import sections_of
-from qframe.stores.types import PullRequest, PullTerms, SlotsClosed, SlotSplit
+from qframe.stores.types import (
+    LeaseRef,
+    PullRequest,
+    PullTerms,
+    Settlement,
+    SlotsClosed,
+    SlotSplit,
+)
 from qframe.topic import Growth, Topic
 
 KINDS = ("stream", "ordered", "delay", "priority", "merge")
@@ -635,3 +643,33 @@ def test_a_deleted_topic_that_had_grown_leaves_nothing(bench: Bench) -> None:
     bench.publish(topic, 1, "k1")
     assert bench.bodies(topic) == [1]
     assert isinstance(bench.store, ModelStore) or bench.store.verify(topic) == []
+
+
+@pytest.mark.promise(1)
+@pytest.mark.parametrize("kind", ["stream", "ordered"])
+def test_a_store_that_has_forgotten_a_growth_says_so_to_whoever_knows_of_it(
+    bench: Bench, kind: str
+) -> None:
+    """It failed over; workers hold slots and deliveries that it does not know."""
+    topic = bench.topic(kind, "g", slots=2)
+    bench.publish(topic, 1, key="a")
+    [one] = bench.got(topic)
+    known = topic.grown(4, Growth(first=2))
+    held = msgspec.structs.replace(one, slot=known.all_slots[-1])
+    own = bench.store.epochs(topic, "g")[0]
+    ask = PullRequest(held.slot, own, 1)
+    with pytest.raises(UnknownGroup):
+        bench.store.pull(known, "g", [ask], receipt="r", lease_ms=1000, max_attempts=16)
+    hold = LeaseRef(held.slot, own, held.subject, held.receipt)
+    with pytest.raises(UnknownGroup):
+        bench.store.renew(known, "g", [hold], 1000)
+    with pytest.raises(UnknownGroup):
+        bench.store.revoke(known, "g", [ask], "r")
+    with pytest.raises(UnknownGroup):
+        bench.store.take(known, "g", {held.slot: own})
+    ack = Settlement(held.slot, held.subject, held.seq, held.receipt, 1, own, Verdict.ACK)
+    with suppress(UnknownGroup):
+        assert bench.store.settle(known, "g", [ack]) == STALE
+    with pytest.raises(SlotsClosed):
+        bench.store.publish(known, [bench.entry(known, n, key=f"k{n}") for n in range(8)])
+    assert bench.ack(topic, one) == SETTLED

@@ -14,6 +14,7 @@ from qframe.errors import StoreUnavailable, UnknownGroup
 from qframe.events import Events
 from qframe.options.consumer import ConsumerOptions, consumer_options
 from qframe.runtime.feed.subscription import SELDOM_S, Subscription
+from qframe.stores.types import SlotsClosed
 from qframe.topic import Growth, Topic
 
 TOPIC = Topic("prices")
@@ -27,7 +28,7 @@ class Registry:
         self.names: list[str] = []
         self.declared = [TOPIC.name]
         self.stored = TOPIC
-        self.away = False
+        self.away = self.closed = False
         self.born = "first"
         self._guard = threading.Lock()
 
@@ -38,6 +39,8 @@ class Registry:
         self.max_parked = max_parked
         if self.away:
             raise StoreUnavailable("store", "away")
+        if self.closed:
+            raise SlotsClosed("store", topic.name)
         with self._guard:
             is_new = group not in self.names
             self.names = [group]
@@ -174,3 +177,19 @@ def test_a_topic_that_is_declared_again_is_as_far_grown_as_who_declared_it_first
     found = one.anew(UnknownGroup("prices", "g"), grown)
     assert found == registry.stored == (TOPIC if is_declared_again else grown)
     assert one.stop(60)
+
+
+def test_a_group_that_is_there_goes_on_though_nobody_can_subscribe_while_a_slot_is_split() -> None:
+    """The store has forgotten slots; the split waits for an owner to let go, who may be this."""
+    registry = Registry()
+    one = subscription(registry, consumer_options())
+    one.begin()
+    registry.closed = True
+    known = TOPIC.grown(2 * TOPIC.slots, Growth(first=TOPIC.slots))
+    found = one.anew(UnknownGroup("prices", "g"), known)
+    assert found is not None
+    assert found.growth.step == 0
+    registry.forget()
+    registry.born = "second"
+    with pytest.raises(SlotsClosed):
+        one.anew(UnknownGroup("prices", "g"), TOPIC)

@@ -9,6 +9,7 @@ from qframe.options.consumer import ConsumerOptions
 from qframe.runtime.context import ConsumerContext
 from qframe.service import Service
 from qframe.stores.base import SubscribingStore
+from qframe.stores.types import SlotsClosed
 from qframe.topic import Topic
 
 SELDOM_S: Final = 3600.0
@@ -75,8 +76,12 @@ class Subscription(Service):
             if found is not None:
                 topic = topic.grown(found.slots, found.growth)
             self._topic = self._store.declare(topic)
-            # Whatever its first start was: what came after the loss is for this group.
-            self._ask("earliest")
+            try:
+                # Whatever its first start was: what came after the loss is for this group.
+                self._ask("earliest")
+            except SlotsClosed:  # until one is split, for which its owner must let it go: this one
+                if self._group not in self._store.groups(self._topic):
+                    raise
             self._birth = self._store.birth(self._topic)
             self._context.emit("store.forgot")
             return self._topic

@@ -60,7 +60,7 @@ class ModelGroups(ModelRole, Groups):
     @override
     def take(self, topic: Topic, group: str, epochs: Mapping[int, str]) -> list[int]:
         with self._lock:
-            cursors = self._group(topic, group)
+            cursors = self._group(topic, group, epochs)
             taken = take(self._state(topic), cursors, epochs, self._now_ms())
         self._ring(topic)
         return taken

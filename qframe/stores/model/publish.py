@@ -27,12 +27,12 @@ class ModelPublishing(ModelRole, Publishing):
     def publish(self, topic: Topic, entries: Sequence[Entry]) -> list[Outcome]:
         with self._lock:
             state = self._state(topic)
-            taken = [not state.slots[entry.slot].closed for entry in entries]
+            taken = [state.is_open(entry.slot) for entry in entries]
             now_ms = self._now_ms()
             stored = publish(state, list(compress(entries, taken)), now_ms)
             is_alone = len(entries) == 1 and stored == [Outcome.STORED]
             if not (is_alone and answer(state, entries[0], now_ms, self._tell)):
-                self._ring(topic, {entry.slot for entry in entries})
+                self._ring(topic, {entry.slot for entry in compress(entries, taken)})
         if all(taken):
             return stored
         rest = iter(stored)

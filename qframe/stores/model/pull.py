@@ -39,7 +39,7 @@ class ModelPulling(ModelRole, Pulling):
         self, topic: Topic, group: str, asks: Sequence[PullRequest], terms: PullTerms
     ) -> PullResult:
         with self._lock:
-            self._group(topic, group)  # there must be one
+            self._group(topic, group, (ask.slot for ask in asks))  # there must be one
             return pull(self._state(topic), group, asks, terms, self._now_ms())
 
     @override
@@ -47,14 +47,15 @@ class ModelPulling(ModelRole, Pulling):
         self, topic: Topic, group: str, holds: Sequence[LeaseRef], lease_ms: int
     ) -> RenewResult:
         with self._lock:
-            return renew(self._group(topic, group), holds, self._now_ms() + lease_ms)
+            cursors = self._group(topic, group, (hold.slot for hold in holds))
+            return renew(cursors, holds, self._now_ms() + lease_ms)
 
     @override
     def revoke(
         self, topic: Topic, group: str, asks: Sequence[PullRequest], receipt: str
     ) -> RevokeResult:
         with self._lock:
-            cursors = self._group(topic, group)
+            cursors = self._group(topic, group, (ask.slot for ask in asks))
             revoked = revoke(self._state(topic), cursors, asks, receipt, self._now_ms())
         self._ring(topic)
         return revoked

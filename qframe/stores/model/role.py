@@ -38,8 +38,10 @@ class ModelRole:
             raise SlotsClosed("model://", topic.name)
         return state
 
-    def _group(self, topic: Topic, group: str) -> dict[int, GroupCursor]:
-        if (cursors := self._state(topic).groups.get(group)) is None:
+    def _group(self, topic: Topic, group: str, slots: Iterable[int] = ()) -> dict[int, GroupCursor]:
+        """A group, which has these slots; a store that has failed over may know of fewer."""
+        cursors = self._state(topic).groups.get(group)
+        if cursors is None or not cursors.keys() >= set(slots):
             raise UnknownGroup(topic.name, group, self._names(topic))
         return cursors
 

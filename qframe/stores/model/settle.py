@@ -29,7 +29,7 @@ class ModelSettling(ModelRole, Settling):
     @override
     def settle(self, topic: Topic, group: str, settlements: Sequence[Settlement]) -> list[Settled]:
         with self._lock:
-            cursors = self._group(topic, group)
+            cursors = self._group(topic, group, (one.slot for one in settlements))
             now_ms = self._now_ms()
             results = settle(self._state(topic), cursors, settlements, now_ms)
             if topic.history_ms:

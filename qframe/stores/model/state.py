@@ -201,6 +201,11 @@ class TopicState(msgspec.Struct, eq=False):
         """The slots that are in use, by number."""
         return {number: self.slots[number] for number in self.topic.all_slots}
 
+    def is_open(self, number: int) -> bool:
+        """Whether there is such a slot, and it is not closed."""
+        slot = self.slots.get(number)
+        return slot is not None and not slot.closed
+
     def cursors(self, group: str) -> dict[int, GroupCursor]:
         """A group's cursors of the slots in use, by number."""
         found = self.groups[group]
