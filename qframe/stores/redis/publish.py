@@ -8,7 +8,7 @@ from typing import Any, Final, cast
 
 from typing_extensions import override
 
-from qframe.clock import Clock
+from qframe.clock import SYSTEM_CLOCK, Clock
 from qframe.codec import batch_mark_of, series_mark
 from qframe.drivers.redis import Call, Redis
 from qframe.drivers.scripts import Refused
@@ -25,6 +25,7 @@ OUTCOMES: Final = {
     ord("s"): Outcome.STORED, ord("m"): Outcome.MERGED, ord("r"): Outcome.REPLACED,
     ord("d"): Outcome.DUPLICATE, ord("f"): Outcome.FULL,
 }  # fmt: skip
+LOOK_EVERY_S: Final = 1.0
 
 
 class RedisPublishing(RedisRole, Publishing):
@@ -32,7 +33,7 @@ class RedisPublishing(RedisRole, Publishing):
 
     def __init__(self, redis: Redis, namespace: str, clock: Clock | None) -> None:
         super().__init__(redis, namespace, clock)
-        self._seen_at: dict[str, int] = {}
+        self._seen_at: dict[str, tuple[int, float]] = {}
 
     @override
     def publish(self, topic: Topic, entries: Sequence[Entry]) -> list[Outcome]:
@@ -50,14 +51,16 @@ class RedisPublishing(RedisRole, Publishing):
         """Refuses what has come into slots that the topic does not have, where nobody reads.
 
         It is so where the server has failed over to one that is behind, or was restored, and does
-        not know of the growth; so this looks once for each time that a connection has broken. Where
+        not know of the growth; so this looks once for each time that a connection has broken. It
+        is so, too, where the server was flushed, which breaks none: so it looks each second. Where
         it cannot, since the topics are on a node that is away, the next publish looks.
 
         Raises:
             SlotsClosed: if there is any.
         """
-        breaks = self._redis.breaks
-        if self._seen_at.get(topic.name) == breaks:
+        breaks, now_s = self._redis.breaks, SYSTEM_CLOCK.monotonic_s()
+        seen_breaks, seen_s = self._seen_at.get(topic.name, (-1, 0.0))
+        if seen_breaks == breaks and now_s < seen_s + LOOK_EVERY_S:
             return
         try:
             found = declared(self._redis, self.namespace, topic.name)
@@ -70,7 +73,7 @@ class RedisPublishing(RedisRole, Publishing):
                     outcome if entry.slot in slots else None
                     for entry, outcome in zip(entries, outcomes, strict=True)
                 ])  # fmt: skip
-        self._seen_at[topic.name] = breaks
+        self._seen_at[topic.name] = breaks, now_s
 
 
 def publish(redis: Redis, keys: SlotKeys, entries: Sequence[Entry], now: str) -> list[Outcome]:

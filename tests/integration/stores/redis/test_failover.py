@@ -263,3 +263,29 @@ def test_what_is_stored_counts_though_it_cannot_be_seen_how_far_its_topic_has_gr
         monkeypatch.undo()
         assert app.publish("t", 2).outcome == "stored"
         assert sum(one.published for one in app.admin.stats("t")) == 2
+
+
+@pytest.mark.promise(1, 10)
+def test_a_redis_that_was_flushed_over_living_connections_has_messages_in_known_slots_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Somebody has declared the topic again, which had grown, before anybody else noticed."""
+    monkeypatch.setattr(publish, "LOOK_EVERY_S", 0.0)
+    topic = Topic("t", slots=2)
+    with (
+        RedisServer(tmp_path) as server,
+        Serving(server.url, topic, lease=2) as serving,
+        QFrame(store=server.url) as other,
+        QFrame(store=server.url) as third,
+    ):
+        other.declare(topic)
+        serving.app.admin.resize("t", slots=4)
+        other.publish_many("t", [Outgoing(number, key=f"k{number}") for number in range(16)])
+        serving.await_bodies(set(range(16)))
+        server.call("FLUSHALL")
+        third.declare(topic)
+        later = set(range(100, 140))
+        other.publish("t", 100, key="k100")
+        other.publish_many("t", [Outgoing(number, key=f"k{number}") for number in sorted(later)])
+        serving.await_bodies(later)
+        assert serving.app.store.verify(topic) == []
