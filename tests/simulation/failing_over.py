@@ -37,6 +37,8 @@ class SimulatedFailover:
     def _copy(self) -> None:
         self._states = deepcopy(self._world.server._states)
         self._world.ledger.copied()
+        if self._world.schedules is not None:
+            self._world.schedules.copied()
 
     def _fail_over(self) -> None:
         server = self._world.server
@@ -46,6 +48,10 @@ class SimulatedFailover:
         until_s = self._scheduler.now + LONGER * self._world.plan.session_s
         forgotten = self._world.ledger.failed_over(until_s)
         self._world.log("store", f"is {self._plan.behind_s:.2f} s behind, without {forgotten}")
+        if self._world.outbox is not None:
+            self._world.outbox.forgotten(forgotten)
+        if self._world.schedules is not None:
+            self._world.schedules.failed_over()
         for bell in server.rung:
             bell.cut()
         server._ring(self._world.topic)

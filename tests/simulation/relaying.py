@@ -8,7 +8,7 @@ any two statements.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from copy import copy
 from functools import partial
 from random import Random
@@ -71,6 +71,7 @@ class SimulatedOutbox:
         self._order: dict[str, list[str]] = defaultdict(list)
         self._key_of: dict[str, str] = {}
         self._there: set[str] = set()
+        self._forgotten: set[str] = set()
         self._ids: set[str] = set()
         world.ledger.on_stored = self._stored
 
@@ -179,7 +180,7 @@ class SimulatedOutbox:
 
     def _deleted(self, row: OutboxRow) -> None:
         self._world.log("outbox", f"deletes {row.id}")
-        if row.id not in self._there:
+        if row.id not in self._there | self._forgotten:
             self._broken(f"{row.id} is deleted from the outbox, and is not in its topic")
 
     def _stored(self, name: str) -> None:
@@ -194,11 +195,16 @@ class SimulatedOutbox:
         for earlier in self._order[self._key_of[name]]:
             if earlier == name:
                 break
-            if earlier not in self._there:
+            if earlier not in self._there | self._forgotten:
                 self._broken(f"{name} is in its topic before {earlier}, which was committed first")
         self._there.add(name)
         if len(self._there) == self._plan.away_after and self._plan.away_s:
             self._go_wrong(Fault("refused", 0.0, self._plan.away_s, -1, 1.0))
+
+    def forgotten(self, names: Iterable[str]) -> None:
+        """The store has failed over, and has these no more."""
+        self._there.difference_update(names)
+        self._forgotten.update(names)
 
     def _broken(self, what: str) -> None:
         self._world.fail(Broken(what))

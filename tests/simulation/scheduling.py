@@ -11,6 +11,7 @@ settled. No tick bears a body that was replaced before its time. What a record c
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from copy import deepcopy
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, cast
 
@@ -97,6 +98,8 @@ class SimulatedSchedules:
         self._unsettled: set[str] = set()
         self._active_ms: dict[str, int] = {}
         self._counted: dict[str, tuple[int, int]] = {}
+        self._forgotten: dict[str, set[int]] = {name: set() for name in self._rules}
+        self._then: tuple[Any, ...] = ()
         vars(decision)["GRACE_MS"] = self._grace_ms = int(self._plan.grace_s * 1000)
         self._is_odd = world.plan.has("store goes back", "store stands still")
         self._open = 0
@@ -248,6 +251,38 @@ class SimulatedSchedules:
             if era.from_ms is None and era.every_s is not None:
                 era.from_ms = max([era.sure_ms, *self._came[name][-1:]])
 
+    # A failover.
+
+    def copied(self) -> None:
+        """From now on the store is ahead of the server that it fails over to."""
+        self._then = deepcopy(
+            (self._came, self._lacking, self._unsettled, self._active_ms, self._counted)
+        )
+
+    def failed_over(self) -> None:
+        """The store has forgotten what has come since then, and what was put: that is put again.
+
+        A tick that is forgotten comes again, but where a later one comes before it: who led then
+        was about to publish that.
+        """
+        before = self._came
+        self._came, self._lacking, self._unsettled, self._active_ms, self._counted = self._then
+        verbs = self._verbs(self.connection, self._operator, Events())
+        for number, (name, came) in enumerate(self._came.items()):
+            self._forgotten[name] = {*before[name]} - {*came}
+            self._lacking[name] |= self._forgotten[name]
+            if self._records().read(name) is None:
+                self._eras[name] = [Era(self._plan.every_s[number], 0, 0)]
+                if number:
+                    put = partial(self._put_first, verbs, name)
+                    self._scheduler.spawn(self._operator, put, "operator")
+
+    def _put_first(self, verbs: Schedules, name: str) -> None:
+        self._open += 1
+        self._until_done(partial(self._put, verbs, name))
+        self._is_sure(name)
+        self._open -= 1
+
     # Its promises.
 
     def stored(self, entries: Sequence[Any], outcomes: Sequence[Outcome], now_ms: int) -> None:
@@ -316,6 +351,8 @@ class SimulatedSchedules:
         found = [f"{self._open} operators"] if self._open else []
         for name, eras in self._eras.items():
             era, active_ms = eras[-1], self._active_ms.get(name, 0)
+            if era.sure_ms is None:
+                found.append(f"{name} is not there")
             if self._rules[name][1] == "allow" and not self._may_miss(name):
                 if left_out := self._left_out(name, era, until_ms):
                     found.append(f"{name}: {left_out[:5]}")
@@ -327,15 +364,15 @@ class SimulatedSchedules:
 
     def check(self) -> None:
         """Compares what records count with what has come, and with the ticks that there were."""
-        world: Any = self._world
-        records = ScheduleRecords(world.server, world.producer())
+        records = self._records()
         changed = {f"s{each.schedule}" for each in self._plan.changes if each.what != "rewritten"}
         for name, came in self._came.items():
             if (record := records.read(name)) is None:
                 continue
             progress = record.progress
             sending = [] if progress.sending is None else progress.sending.ticks
-            if not progress.fired <= len(came) <= progress.fired + len(sending):
+            known = len({*came} | self._forgotten[name])
+            if not progress.fired <= known or len(came) > progress.fired + len(sending):
                 self._broken(f"{name} has ticked {len(came)} times: {progress}")
             total = progress.fired + progress.missed + progress.skipped + progress.dropped
             total += len(progress.held) + len(sending)
@@ -345,6 +382,10 @@ class SimulatedSchedules:
             if name not in changed and total - before != ticks:
                 self._broken(f"{name} had {ticks} ticks, and counts {total - before}: {progress}")
             self._counted[name] = progress.decided_ms, total
+
+    def _records(self) -> ScheduleRecords:
+        world: Any = self._world
+        return ScheduleRecords(world.server, world.producer())
 
     def _broken(self, what: str) -> None:
         self._world.fail(Broken(what))

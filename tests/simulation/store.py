@@ -7,7 +7,7 @@ from functools import partial
 from random import Random
 from typing import Any
 
-from qframe.errors import AnswerLost, SlotsAway, StoreUnavailable
+from qframe.errors import AnswerLost, SlotsAway, StoreUnavailable, UnknownGroup
 from qframe.outcomes import Settled
 from qframe.schedules.records import TOPIC as SCHEDULES
 from qframe.stores.model import inspect
@@ -72,6 +72,12 @@ class SimulatedServer(ModelStore):
             raise
         self.ledger.stored(entries, outcomes, self.now_ms())
         return outcomes
+
+    def _group(self, topic: Topic, group: str, slots: Iterable[int] = ()) -> Any:
+        """A group; of a topic that it has forgotten there is none, as processes know its number."""
+        if topic.name not in self._states:
+            raise UnknownGroup(topic.name, group)
+        return super()._group(topic, group, slots)
 
     def grown(self, topic: Topic) -> Topic:
         """The topic as far as it has grown."""
