@@ -99,6 +99,7 @@ class SimulatedSchedules:
         self._active_ms: dict[str, int] = {}
         self._counted: dict[str, tuple[int, int]] = {}
         self._forgotten: dict[str, set[int]] = {name: set() for name in self._rules}
+        self._unsure: set[str] = set()
         self._then: tuple[Any, ...] = ()
         vars(decision)["GRACE_MS"] = self._grace_ms = int(self._plan.grace_s * 1000)
         self._is_odd = world.plan.has("store goes back", "store stands still")
@@ -263,10 +264,11 @@ class SimulatedSchedules:
         """The store has forgotten what has come since then, and what was put: that is put again.
 
         A tick that is forgotten comes again, but where a later one comes before it: who led then
-        was about to publish that.
+        was about to publish that. Who had seen that the last one was settled may publish the next.
         """
-        before = self._came
+        before, unsettled = self._came, self._unsettled
         self._came, self._lacking, self._unsettled, self._active_ms, self._counted = self._then
+        self._unsure = self._unsettled - unsettled
         verbs = self._verbs(self.connection, self._operator, Events())
         for number, (name, came) in enumerate(self._came.items()):
             self._forgotten[name] = {*before[name]} - {*came}
@@ -276,6 +278,9 @@ class SimulatedSchedules:
                 if number:
                     put = partial(self._put_first, verbs, name)
                     self._scheduler.spawn(self._operator, put, "operator")
+                else:  # which workers declare as they begin
+                    for worker in filter(None, self._world.workers):
+                        worker.stop()
 
     def _put_first(self, verbs: Schedules, name: str) -> None:
         self._open += 1
@@ -312,7 +317,7 @@ class SimulatedSchedules:
         oldest = min((each.body for each in mine), default=0)
         if not oldest <= body <= eras[-1].body:
             self._broken(f"{name} ticks for {tick_ms} with body {body} in place of {oldest}")
-        if self._rules[name][1] != "allow" and name in self._unsettled:
+        if self._rules[name][1] != "allow" and name in self._unsettled - self._unsure:
             self._broken(f"{name} ticks for {tick_ms}, and {came[-1]} is not settled")
         for era in mine:
             left_out = self._left_out(name, era, tick_ms - 1)
@@ -322,6 +327,7 @@ class SimulatedSchedules:
         if len(mine) == 1 and (left_out := self._left_out(name, mine[0], tick_ms - 1)):
             self._broken(f"{name} ticks for {tick_ms}, and has left out {left_out}")
         came.append(tick_ms)
+        self._unsure.discard(name)
         self._unsettled.add(name)
         self._active_ms[name] = now_ms
 

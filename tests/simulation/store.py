@@ -408,7 +408,7 @@ class Connection:
     def _cut_epochs(self, epochs: Callable[..., Any], topic: Topic, group: str) -> dict[int, str]:
         found: dict[int, str] = epochs(topic, group)
         fates = self._fates(set(found))
-        fates[min(found)] = "done"  # if none can be asked, it raises
+        fates[min(found, default=-1)] = "done"  # if none can be asked, it raises
         return {slot: epoch for slot, epoch in found.items() if fates[slot] == "done"}
 
 
