@@ -659,7 +659,7 @@ def test_a_store_that_has_forgotten_a_growth_says_so_to_whoever_knows_of_it(
     own = bench.store.epochs(topic, "g")[0]
     ask = PullRequest(held.slot, own, 1)
     with pytest.raises(UnknownGroup):
-        bench.store.pull(known, "g", [ask], receipt="r", lease_ms=1000, max_attempts=16)
+        bench.store.pull(known, "g", [ask], PullTerms("r", 1000, 16))
     hold = LeaseRef(held.slot, own, held.subject, held.receipt)
     with pytest.raises(UnknownGroup):
         bench.store.renew(known, "g", [hold], 1000)
