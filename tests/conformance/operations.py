@@ -11,7 +11,6 @@ from typing import Any
 from hypothesis import strategies as st
 
 from qframe.outcomes import Verdict
-from qframe.topic import Kind
 
 KEYS = ("a", "b", "c")
 GROUPS = ("g", "h")
@@ -27,16 +26,16 @@ BEGINNING = {
 }
 
 
-def operations(kind: Kind) -> st.SearchStrategy[Op]:
-    """What may be done to a topic; what weighs more is done more often.
+def operations(is_stream: bool) -> st.SearchStrategy[Op]:
+    """What may be done to a stream, or to a topic of another kind; what weighs more, more often.
 
     Hypothesis prefers what stands first, so that is what drives a message through its life.
     """
     group = st.sampled_from(GROUPS)
     slot = st.integers(0, SLOTS - 1)
-    more = [Verdict.ACK, Verdict.ACK] if kind is not Kind.STREAM else [Verdict.RETRY]
+    more = [Verdict.ACK, Verdict.ACK] if not is_stream else [Verdict.RETRY]
     verdict = st.sampled_from([*Verdict, *more, Verdict.RETRY])
-    timed = [None, None, "delay", "at"] if kind is Kind.STREAM else [*4 * [None], "delay", "at"]
+    timed = [None, None, "delay", "at"] if is_stream else [*4 * [None], "delay", "at"]
     item = st.tuples(
         st.sampled_from(["a", "a", *KEYS, None]),
         st.integers(0, 3),
@@ -99,7 +98,7 @@ def operations(kind: Kind) -> st.SearchStrategy[Op]:
         "sweep": (3, {}),
         "look": (3, {"group": group, "number": st.integers(1, 6)}),
     }  # fmt: skip
-    if kind is Kind.STREAM:
+    if is_stream:
         weighed["seek"] = 4, {"group": group, "slot": slot, "to": st.integers(0, 8)}
     else:
         weighed["timer"] = (
