@@ -386,12 +386,12 @@ def test_whoever_was_thought_dead_begins_anew_at_any_call_of_another_and_nothing
             found = one.finish(one.go_on())
         assert found.slots == 4
         assert bench.store.verify(found) == []
-        assert [one[:9] for one in places(bench.store, found) if one[0] != "line"] == (
+        now = places(bench.store, found)
+        assert [one[:9] for one in now if one[0] != "line"] == (
             [one[:9] for one in before if one[0] != "line"]
         )
         logged, now_logged = (
-            sorted(one[2] for one in each if one[0] == "line")
-            for each in (before, places(bench.store, found))
+            sorted(one[2] for one in each if one[0] == "line") for each in (before, now)
         )
         assert now_logged == logged
     assert refused > 3
