@@ -6,6 +6,7 @@ import gc
 import os
 import uuid
 from collections.abc import Generator, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -26,6 +27,10 @@ from servers import (
 settings.register_profile("qframe", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("qframe")
 
+
+# Each connection to MariaDB and each HTTP client reads all authorities that the machine trusts,
+# which takes longer than most tests. For all processes of the tests it is one, which signs nothing.
+os.environ["SSL_CERT_FILE"] = str(Path(__file__).parent / "support" / "nobody.crt")
 
 SIZES = ("QFRAME_CHAOS_", "QFRAME_SPARK_")
 # Begun last, one of them would go on alone; those of Spark's one session are one.
