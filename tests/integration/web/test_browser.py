@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any, Literal
 
 import pytest
 from apps import running
-from browsing import chromium, faults_at_each_width, served, shots
+from browsing import chromium, faults_at_each_width, served, take_picture
 from consoling import EVENTS, LATER, ORDERS, fill, waiting_outbox
 from eventually import eventually
 from playwright.sync_api import Browser, Page, expect
@@ -134,7 +133,7 @@ def desk(shop: tuple[QFrame, str], browser: Browser) -> Iterator[Desk]:
 
 @pytest.mark.parametrize("look", ["light", "dark"])
 def test_every_page_can_be_read_by_everybody_in_light_and_dark_at_a_desk_and_on_a_phone(
-    shop: tuple[QFrame, str], browser: Browser, look: Literal["light", "dark"], tmp_path: Path
+    shop: tuple[QFrame, str], browser: Browser, look: Literal["light", "dark"]
 ) -> None:
     _, url = shop
     context = browser.new_context(reduced_motion="reduce", color_scheme=look)
@@ -148,7 +147,7 @@ def test_every_page_can_be_read_by_everybody_in_light_and_dark_at_a_desk_and_on_
         page.set_viewport_size({"width": 1280, "height": 800})
         page.goto(url + path)
         expect(page.locator("header .badge")).to_have_text("staging")
-        faults |= faults_at_each_width(page, f"{name}-{look}", shots(tmp_path))
+        faults |= faults_at_each_width(page, f"{name}-{look}")
     context.close()
     assert {name: each for name, each in faults.items() if each} == {}
     assert [each for each in said if "/topics/none" not in each] == []
@@ -156,19 +155,19 @@ def test_every_page_can_be_read_by_everybody_in_light_and_dark_at_a_desk_and_on_
 
 
 def test_a_large_screen_is_used_and_paper_has_what_is_asked_for_alone(
-    shop: tuple[QFrame, str], browser: Browser, tmp_path: Path
+    shop: tuple[QFrame, str], browser: Browser
 ) -> None:
     _, url = shop
     page = browser.new_page(viewport={"width": 3840, "height": 2160})
     for name in ("overview", "group", "dead", "message", "workers"):
         page.goto(url + PAGES[name])
-        page.screenshot(path=shots(tmp_path) / f"{name}-4k.png")
+        take_picture(page, f"{name}-4k")
         assert page.evaluate("document.querySelector('main').clientWidth") > 2000
     page.set_viewport_size({"width": 800, "height": 1100})  # about A4
     page.emulate_media(media="print", color_scheme="dark")
     for name in ("dead", "message", "group"):
         page.goto(url + PAGES[name])
-        page.screenshot(path=shots(tmp_path) / f"{name}-print.png", full_page=True)
+        take_picture(page, f"{name}-print", full_page=True)
         expect(page.locator("main")).to_contain_text("dead-0" if name == "dead" else "billing")
         expect(page.locator("nav")).to_be_hidden()
         expect(page.get_by_role("button")).to_have_count(0)

@@ -9,7 +9,7 @@ from urllib.parse import quote, urlencode
 
 import pytest
 from apps import running
-from browsing import chromium, faults_at_each_width, served, shots
+from browsing import chromium, faults_at_each_width, served
 from consoling import waiting_outbox
 from eventually import eventually
 from playwright.sync_api import Browser, Page, expect
@@ -59,14 +59,14 @@ def page(browser: Browser, look: Literal["light", "dark"]) -> Iterator[Page]:
     context.close()
 
 
-def faults_of_pages(page: Page, url: str, pages: dict[str, str], name: str, tmp: Path) -> Any:
+def faults_of_pages(page: Page, url: str, pages: dict[str, str], name: str) -> Any:
     """What is wrong with pages, once each shows what it ought to."""
     faults: dict[str, list[str]] = {}
     for number, (path, text) in enumerate(pages.items()):
         page.set_viewport_size({"width": 1280, "height": 800})
         page.goto(url + path)
         expect(page.locator("body")).to_contain_text(text)
-        faults |= faults_at_each_width(page, f"{name}-{number}", shots(tmp))
+        faults |= faults_at_each_width(page, f"{name}-{number}")
     return {path: each for path, each in faults.items() if each}
 
 
@@ -95,7 +95,7 @@ def long_names(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 
 def test_long_names_ids_keys_and_errors_are_broken_and_widen_no_page(
-    long_names: str, page: Page, look: str, tmp_path: Path
+    long_names: str, page: Page, look: str
 ) -> None:
     group = f"/topics/{LONG}/{LONG}"
     pages = {
@@ -105,7 +105,7 @@ def test_long_names_ids_keys_and_errors_are_broken_and_widen_no_page(
         f"/timers?topic={TIMERS.name}": LONG, "/schedules": LONG[:40], "/workers": LONG,
         f"/schedules?prefix={LONG[:9]}&schedule={LONG[:60]}": LONG[:40], "/audit": LONG,
     }  # fmt: skip
-    assert faults_of_pages(page, long_names, pages, f"long-{look}", tmp_path) == {}
+    assert faults_of_pages(page, long_names, pages, f"long-{look}") == {}
 
 
 def test_over_a_store_that_has_nothing_each_page_says_what_to_do_under_a_red_badge(
@@ -115,7 +115,7 @@ def test_over_a_store_that_has_nothing_each_page_says_what_to_do_under_a_red_bad
         QFrame(f"sqlite:///{tmp_path / 'q.db'}") as app,
         served(app, environment="production") as url,
     ):
-        assert faults_of_pages(page, url, NOTHING, f"nothing-{look}", tmp_path) == {}
+        assert faults_of_pages(page, url, NOTHING, f"nothing-{look}") == {}
         badge = page.locator("header .badge")
         expect(badge).to_have_text("production")
         red, green, blue = badge.evaluate(
@@ -129,10 +129,10 @@ def test_where_the_store_is_away_and_at_the_door_it_can_be_read_too(
 ) -> None:
     with QFrame("redis://127.0.0.1:1") as app:
         with served(app) as url:
-            assert faults_of_pages(page, url, AWAY, f"away-{look}", tmp_path) == {}
+            assert faults_of_pages(page, url, AWAY, f"away-{look}") == {}
         with served(app, token="a-token-that-is-long") as url:
             door = {"/workers": "Open the console"}
-            assert faults_of_pages(page, url, door, f"door-{look}", tmp_path) == {}
+            assert faults_of_pages(page, url, door, f"door-{look}") == {}
             page.get_by_label("Token").fill("another-that-is-long")
             page.get_by_role("button").click()
             expect(page.get_by_role("alert")).to_have_text("That is not the token.")
