@@ -133,6 +133,7 @@ class Writes:
             return False
         state, rank = heads.position_of(topic.kind, now_ms, 0, now_ms)
         texts = [text_of(one.headers) if one.headers else None for one in entries]
+        new_head, behind = self._new_heads.append, self._behind.append
         for cursor, known in queues.items():
             self._counts.append((len(entries), 0, 0, cursor))
             if not known and not are_equal:
@@ -144,13 +145,17 @@ class Writes:
                     )
                 ]  # fmt: skip
                 continue
-            for seq, (name, one) in enumerate(zip(names, entries, strict=True), start=head):
-                envelope = one.id, one.key, texts[seq - head], one.body, now_ms
+            for seq, (name, one, text) in enumerate(
+                zip(names, entries, texts, strict=True), start=head
+            ):
                 if (before := known.get(name)) is None:
                     known[name] = KnownHead(state, now_ms, 0)
-                    self._new_heads.append((cursor, name, state, rank, now_ms, seq, *envelope))
+                    new_head(
+                        (cursor, name, state, rank, now_ms, seq, one.id, one.key, text, one.body,
+                         now_ms)
+                    )  # fmt: skip
                     continue
-                self._behind.append((cursor, name, seq, now_ms, 0, *envelope))
+                behind((cursor, name, seq, now_ms, 0, one.id, one.key, text, one.body, now_ms))
                 if not before.behind:
                     before.behind = 1
                     self._first_behind.append((cursor, name))
