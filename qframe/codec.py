@@ -21,6 +21,8 @@ TAGS_HEADER: Final = "qf-tags"
 TYPE_HEADER: Final = "qf-type"
 SLOT_BASIS_HEADER: Final = "qf-slot-basis"
 RAW: Final = "bytes"
+MAX_BODY: Final = 262_144
+"""The largest body in bytes, where no setting says otherwise."""
 
 _SURROGATE: Final = (
     "it has a lone surrogate, which UTF-8 cannot encode",

@@ -28,6 +28,7 @@ from qframe.admin.schedule_verbs import ScheduleAdmin
 from qframe.admin.stacks import StackAdmin
 from qframe.admin.stored_audit import AuditAdmin
 from qframe.admin.timer_verbs import TimerAdmin
+from qframe.codec import MAX_BODY
 from qframe.events import Events
 from qframe.roster import Roster
 from qframe.schedules.verbs import Schedules
@@ -55,6 +56,7 @@ class Admin(
         source: where the calls come from; by default the host and process.
         rights: the name of a role, `viewer`, `reader`, `operator` or `owner`, or rights one by one;
             by default all.
+        max_body: the largest body that a timer may get, in bytes.
 
     Raises:
         BadOption: if there is no such role or right, or a name is not allowed.
@@ -71,13 +73,14 @@ class Admin(
         by: str | None = None,
         source: str | None = None,
         rights: Iterable[str] | str = "owner",
+        max_body: int = MAX_BODY,
     ) -> None:
         heard = Events() if events is None else events
         audit = AuditLog(heard, keep=keep_action, by=by, source=source)
         super().__init__(
             AdminContext(
                 store, roster=roster, audit=audit, rights=checked_rights(rights),
-                schedules=schedules,
+                max_body=max_body, schedules=schedules,
             )
         )  # fmt: skip
 
@@ -105,4 +108,5 @@ class Admin(
             context.store, roster=context.roster, events=context.audit.events,
             schedules=context.schedules_of, keep_action=context.audit.keep, by=by, source=source,
             rights=context.rights if rights is None else context.rights & checked_rights(rights),
+            max_body=context.max_body,
         )  # fmt: skip

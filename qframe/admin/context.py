@@ -24,6 +24,7 @@ class AdminContext:
         roster: returns the members of a topic's group.
         audit: told of what is changed.
         rights: of who asks.
+        max_body: the largest body, in bytes.
         schedules: returns the schedules of the store; None where they are not to be reached.
     """
 
@@ -34,12 +35,14 @@ class AdminContext:
         roster: Callable[[Topic, str], Roster],
         audit: AuditLog,
         rights: frozenset[Right],
+        max_body: int,
         schedules: Callable[[], Schedules] | None = None,
     ) -> None:
         self.store = store
         self.roster = roster
         self.audit = audit
         self.rights = rights
+        self.max_body = max_body
         self.schedules_of = schedules
 
     def schedules(self) -> Schedules:

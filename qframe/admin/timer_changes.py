@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime, timedelta
-from typing import Any, Final, NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -15,9 +15,6 @@ from qframe.retry import checked_times
 from qframe.stores.base import Store
 from qframe.stores.records import Record
 from qframe.topic import Topic, checked_key, duration_ms
-
-MAX_BODY: Final = 262_144
-"""The largest body in bytes, where no setting says otherwise."""
 
 
 class Content(NamedTuple):

@@ -11,7 +11,6 @@ import msgspec
 from qframe.admin.context import AdminRole
 from qframe.admin.search import LOOK, Hits
 from qframe.admin.timer_changes import (
-    MAX_BODY,
     canceller,
     checked_content,
     edit_timer,
@@ -85,7 +84,7 @@ class TimerAdmin(AdminRole):
         context = self._context
         context.require("retry")
         found = self._timed(topic)
-        content = checked_content(body, headers, tags, MAX_BODY)
+        content = checked_content(body, headers, tags, context.max_body)
         moved = edit_timer(
             context.store, found, key, by=context.audit.by, at=at, delay=delay, content=content
         )

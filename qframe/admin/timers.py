@@ -19,6 +19,7 @@ from qframe.admin.timer_search import (
     refuse_stream,
 )
 from qframe.admin.timer_status import TimerStatus, status_of
+from qframe.codec import MAX_BODY
 from qframe.errors import UnknownTopic
 from qframe.outcomes import Moved, Published
 from qframe.stores.base import Store
@@ -59,7 +60,7 @@ class Timers:
         max_body: the largest body, in bytes.
     """
 
-    def __init__(self, store: Store, producer: Publisher, *, max_body: int = 262_144) -> None:
+    def __init__(self, store: Store, producer: Publisher, *, max_body: int = MAX_BODY) -> None:
         self._store = store
         self._producer = producer
         self._max_body = max_body

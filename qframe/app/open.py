@@ -55,6 +55,7 @@ def admin_of(
     roster: Callable[[Topic, str], Roster],
     events: Events,
     schedules: Callable[[], Schedules],
+    max_body: int,
 ) -> Admin:
     """An `Admin` that keeps in the store what is done."""
     from qframe.admin.admin import Admin
@@ -62,5 +63,5 @@ def admin_of(
 
     return Admin(
         store, roster=roster, events=events, schedules=schedules,
-        keep_action=lambda facts: keep_action(store, facts),
+        keep_action=lambda facts: keep_action(store, facts), max_body=max_body,
     )  # fmt: skip

@@ -367,7 +367,7 @@ class QFrame(PublishMethods):
         """The operations for a person on call."""
         return admin_of(
             self.store, roster=lambda topic, group: self.coordinator.roster(topic, group),
-            events=self.events, schedules=lambda: self.schedules,
+            events=self.events, schedules=lambda: self.schedules, max_body=self.settings.max_body,
         )  # fmt: skip
 
     @property

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from difflib import get_close_matches
 from typing import Annotated, Any, Final, Literal, Self, TypedDict
 
+from qframe.codec import MAX_BODY
 from qframe.errors import BadOption
 from qframe.options.config_file import CONFIG_VARIABLE, config_path, read_config
 from qframe.options.consumer import ConsumerOptions
@@ -68,7 +69,7 @@ class Settings(CheckedOptions):
         int,
         whole(1, 2**30, written=True),
         "The largest body of a message, and its largest headers, in bytes.",
-    ] = 262_144
+    ] = MAX_BODY
     publish_batch: Annotated[
         int, whole(1, 10_000, written=True), "The most messages per call to the store."
     ] = 500

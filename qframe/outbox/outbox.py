@@ -15,7 +15,7 @@ from sqlalchemy.schema import CreateTable
 from sqlalchemy.util.concurrency import in_greenlet
 
 from qframe.clock import SYSTEM_CLOCK, Clock
-from qframe.codec import new_token
+from qframe.codec import MAX_BODY, new_token
 from qframe.errors import BadOption, BadTopic
 from qframe.outbox.commits import CommitSignal
 from qframe.outbox.rows import KNOWN, LINES, OutboxStatements, line_of
@@ -26,7 +26,6 @@ from qframe.stores.types import Entry
 from qframe.tables import DEFAULT_PREFIX, tables
 from qframe.topic import BEYOND_MS, Body, Kind, SubjectRule, Topic, checked_count, checked_name
 
-MAX_BODY: Final = 262_144
 _OF_A_KIND: Final = ("priority", "within", "sequence", "slot_basis")
 _TRIES: Final = 3
 _Ms = Annotated[int, Meta(ge=0, lt=BEYOND_MS)]

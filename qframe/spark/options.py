@@ -8,7 +8,7 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
-from qframe.codec import checked_id
+from qframe.codec import MAX_BODY, checked_id
 from qframe.errors import BadInput, BadOption, BadTopic, TopicMismatch, UnknownTopic
 from qframe.stores.base import Store
 from qframe.stores.open import open_store
@@ -115,7 +115,7 @@ def write_options(given: Mapping[str, str]) -> WriteOptions:
         job=_of(options, "jobId", _job, None),
         id_columns=_of(options, "idColumns", _names, ()),
         batch=_of(options, "batchSize", _whole("batchSize", 1, 10_000), None),
-        max_body=_of(options, "maxBody", _whole("maxBody", 1, 2**30), 262_144),
+        max_body=_of(options, "maxBody", _whole("maxBody", 1, 2**30), MAX_BODY),
     )
 
 

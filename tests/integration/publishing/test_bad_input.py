@@ -409,3 +409,12 @@ def _keeper(seen: list[Message]) -> Callable[[Message], None]:
         seen.append(message)
 
     return keep
+
+
+def test_a_timer_gets_no_larger_body_than_the_app_publishes_whoever_edits_it(app: QFrame) -> None:
+    app.timers.schedule(TOPICS["delay"], 1, key="k", delay="1h")
+    for edit in (app.timers.edit, app.admin.edit_timer, app.admin.acting(by="ann").edit_timer):
+        with pytest.raises(BadBody, match="max_body is 1000"):
+            edit("delay", "k", body="x" * 1000)
+    [timer] = app.timers.find("delay").records
+    assert timer.body == b"1"
