@@ -158,8 +158,12 @@ class CoordinatorSession(Protocol):
     def let_go(self, slots: Mapping[int, str]) -> None:
         """Frees the slots that it owns under these epochs."""
 
-    def share(self, topic: Topic) -> None:
-        """Shares the slots that the topic has now, from the next `look` on; from any thread."""
+    def share(self, topic: Topic) -> bool:
+        """Shares the slots that the topic has now, from the next `look` on; from any thread.
+
+        Returns:
+            Whether it went by another topic.
+        """
 
     def retire(self) -> None:
         """Tells the others that its slots are to be theirs, each once it is freed; idempotent."""

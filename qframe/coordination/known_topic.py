@@ -24,10 +24,15 @@ class KnownTopic:
         self._read = read
         self._guard = threading.Lock()
 
-    def replace(self, topic: Topic) -> None:
-        """Goes by this one from now on, also where it has grown less: its data may be others."""
+    def replace(self, topic: Topic) -> bool:
+        """Goes by this one from now on, also where it has grown less: its data may be others.
+
+        Returns:
+            Whether it went by another one.
+        """
         with self._guard:
-            self.now = topic
+            before, self.now = self.now, topic
+        return topic is not before
 
     def ask(self) -> Topic:
         """Reads how far the topic has grown, and returns it.

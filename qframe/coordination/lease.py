@@ -220,9 +220,9 @@ class LeaseSession:
         """Knows other owners than those of its version, which a failover could bring back."""
         self._roster = structs.replace(self._roster, version=_NEVER.version, owners=owners)
 
-    def share(self, topic: Topic) -> None:
-        """Assigns other slots from the next look on."""
-        self._topic.replace(topic)
+    def share(self, topic: Topic) -> bool:
+        """Assigns the topic's slots from the next look on; whether it went by another topic."""
+        return self._topic.replace(topic)
 
     def retire(self) -> None:
         """Marks its row."""

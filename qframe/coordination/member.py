@@ -117,8 +117,8 @@ class MembershipService(Service):
 
     def share(self, topic: Topic) -> None:
         """Shares the slots that the topic has now; from any thread."""
-        self._session.share(topic)
-        self._session.wake()
+        if self._session.share(topic):
+            self._session.wake()
 
     def unknown(self) -> UnknownGroup | None:
         """The error that said the group is gone, once for each; None if there was none."""

@@ -127,10 +127,16 @@ class ZooKeeperSession:
                 break
         self._awake.clear()
 
-    def share(self, topic: Topic) -> None:
-        """Has the next look make a plan for the topic's slots, unless there is one."""
-        self._topic.replace(topic)
-        self._stale = True
+    def share(self, topic: Topic) -> bool:
+        """Has the next look make a plan for the topic's slots, unless there is one.
+
+        Returns:
+            Whether it went by another topic.
+        """
+        is_news = self._topic.replace(topic)
+        if is_news:
+            self._stale = True
+        return is_news
 
     # For the member's thread.
 

@@ -57,6 +57,8 @@ class SoleMembership:
 
     def share(self, topic: Topic) -> None:
         """Owns the slots that the topic has now; others are leaving."""
+        if topic is self._topic:
+            return
         self._topic = topic
         owned = self._assignment.owned
         fresh = self._fresh().owned

@@ -48,7 +48,8 @@ class Seated:
         self.empty += slots
 
     def share(self, topic: Topic) -> None:
-        self.shared.append(topic)
+        if self.shared[-1:] != [topic]:
+            self.shared.append(topic)
 
     def leave(self) -> None:
         self.now = NOTHING

@@ -52,9 +52,11 @@ class Bench:
         self.waits: list[float] = []
         self.on_wait: Callable[[int], None] = lambda _turn: None
         consumers: list[Any] = [
-            SimpleNamespace(topic=TOPIC.name, group=group, share=self.heard.append)
+            SimpleNamespace(
+                topic=TOPIC.name, group=group, slots=SimpleNamespace(topic=TOPIC), share=self.share
+            )
             for group in ("g", "h")
-        ]
+        ]  # fmt: skip
         store: Any = self.store
         reporter: Any = SimpleNamespace(report=lambda tunings: None)
         self.poller = SettingsPoller(
@@ -62,6 +64,11 @@ class Bench:
             reporter=reporter, clock=self.clock, events=self.events,
             on_failure=lambda *_: None,
         )  # fmt: skip
+
+    def share(self, topic: Topic, asked: Topic) -> None:
+        """What a consumer is told."""
+        assert asked is TOPIC
+        self.heard.append(topic)
 
     def run(self, turns: int) -> None:
         """So many turns, after as many waits."""

@@ -246,9 +246,22 @@ def test_a_membership_hears_once_of_each_step_of_growth_and_of_none_that_is_olde
     split = splits(closing)
     for topic in (TOPIC, closing, closing, split, closing, split):
         bench.slots.share(topic)
-    assert bench.member.shared == [closing, split]
+    assert bench.member.shared == [TOPIC, closing, split]
     assert bench.slots.topic == split
     assert bench.told == [("topic.grown", [1, 2, 4])]
+
+
+def test_a_growth_that_the_store_has_forgotten_is_taken_back(bench: Bench) -> None:
+    closing = closes(TOPIC)
+    split = splits(closing)
+    bench.slots.share(split)
+    bench.slots.share(TOPIC, closing)  # asked before: the read took its time
+    assert bench.slots.topic is split
+    bench.slots.share(TOPIC, split)
+    assert bench.slots.topic is TOPIC
+    bench.slots.share(TOPIC, TOPIC)  # the membership may have read more by itself
+    assert bench.member.shared == [split, TOPIC]
+    assert bench.told == [("topic.grown", [1, 2, 4]), ("topic.grown", [0, 1])]
 
 
 def test_who_joins_while_its_topic_grows_shares_the_slots_that_it_has_by_then(

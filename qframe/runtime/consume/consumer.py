@@ -186,9 +186,9 @@ class Consumer:
         """Takes part in the sharing of slots."""
         self.slots.join(self._coordinator)
 
-    def share(self, topic: Topic) -> None:
-        """Shares the slots that its topic has now, if it has grown further; from any thread."""
-        self.slots.share(topic)
+    def share(self, topic: Topic, asked: Topic | None = None) -> None:
+        """Shares the slots that its topic has now, as `Slots.share`; from any thread."""
+        self.slots.share(topic, asked)
 
     def stop_handling(self) -> None:
         """Calls no more handlers; what has returned is marked."""

@@ -74,16 +74,24 @@ class Slots:
             if self.topic is not joined:  # it has grown meanwhile
                 self.membership.share(self.topic)
 
-    def share(self, topic: Topic) -> None:
-        """Shares the slots that the topic has now, if it has grown further; from any thread."""
+    def share(self, topic: Topic, asked: Topic | None = None) -> None:
+        """Shares the slots that the topic has now; from any thread.
+
+        Args:
+            topic: the topic as the store has it. Where it has grown less than is known, a read took
+                its time and another one has told more meanwhile, or the store has failed over.
+            asked: the topic as it was known when the store was asked, which tells one from the
+                other; None for who goes by the first.
+        """
         with self._guard:
             before = self.topic
-            if topic.growth.step <= before.growth.step:
-                return
-            self.topic = topic
-            if self.membership is not None:
-                self.membership.share(topic)
-        if (slots := topic.all_slots) != before.all_slots:
+            further = topic.growth.step - before.growth.step
+            if further > 0 or (further < 0 and before is asked):
+                self.topic = topic
+            if self.membership is not None:  # it may have heard of more, which is forgotten since
+                self.membership.share(self.topic)
+            slots = self.topic.all_slots
+        if slots != before.all_slots:
             self._context.emit("topic.grown", slots=list(slots))
 
     def retire(self) -> None:

@@ -177,9 +177,11 @@ class SettingsPoller(Service):
 
     def _hear(self, topics: Sequence[Topic]) -> None:
         """Reads how far topics have grown, and tells their consumers."""
-        found = [topic for topic in self._store.latest(topics) if topic is not None]
+        consumers = [each for topic in topics for each in self._by_topic[topic.name]]
+        asked = [(consumer, consumer.slots.topic) for consumer in consumers]
+        found = {topic.name: topic for topic in self._store.latest(topics) if topic is not None}
         self._heard_s = self._clock.monotonic_s()
-        self._growing = [topic for topic in found if topic.growth.target]
-        for topic in found:
-            for consumer in self._by_topic[topic.name]:
-                consumer.share(topic)
+        self._growing = [topic for topic in found.values() if topic.growth.target]
+        for consumer, before in asked:
+            if consumer.topic in found:
+                consumer.share(found[consumer.topic], before)
