@@ -1,8 +1,8 @@
 """A failover of a run's store, to a server that is a moment behind.
 
 What the old server had taken in and told within that moment is forgotten: messages, settlements,
-leases, slots and epochs. Workers go on with what they know. There is none to a server
-that was in the midst of a growth.
+leases, slots and epochs. Workers go on with what they know. There is none to a server that was in
+the midst of a growth.
 """
 
 from __future__ import annotations
