@@ -6,6 +6,7 @@ import pytest
 from bench import SETTLED, STALE, Bench, body_of
 
 from qframe.errors import UnknownGroup
+from qframe.message import Delivery
 from qframe.stores.records import ChosenDead
 from qframe.stores.types import NO_EPOCH, PullTerms
 from qframe.topic import Topic
@@ -398,16 +399,21 @@ def test_after_a_seek_old_receipts_are_stale_and_retries_are_gone(bench: Bench) 
     assert bench.store.stats(topic)[0].floor == 4
 
 
-@pytest.mark.parametrize("end", ["ack", "retry", "kill", "release"])
-def test_what_is_handed_out_again_after_a_seek_ends_under_its_new_receipt_alone(
-    bench: Bench, end: str
-) -> None:
+def handed_out_again(bench: Bench) -> tuple[Topic, list[Delivery], list[Delivery]]:
+    """Two messages of a stream, handed out before a seek and after it."""
     topic = bench.topic("stream", "g")
     for number in range(2):
         bench.publish(topic, number)
     old = bench.got(topic)
     bench.store.seek(topic, "g", {0: 0})
-    new = bench.got(topic)
+    return topic, old, bench.got(topic)
+
+
+@pytest.mark.parametrize("end", ["ack", "retry", "kill", "release"])
+def test_what_is_handed_out_again_after_a_seek_ends_under_its_new_receipt_alone(
+    bench: Bench, end: str
+) -> None:
+    topic, old, new = handed_out_again(bench)
     assert [one.seq for one in new] == [one.seq for one in old]
     settle = getattr(bench, end)
     assert settle(topic, *old) == STALE * 2
@@ -418,12 +424,7 @@ def test_what_is_handed_out_again_after_a_seek_ends_under_its_new_receipt_alone(
 def test_of_what_is_acknowledged_together_only_that_of_the_receipt_in_force_is(
     bench: Bench,
 ) -> None:
-    topic = bench.topic("stream", "g")
-    for number in range(2):
-        bench.publish(topic, number)
-    old = bench.got(topic)
-    bench.store.seek(topic, "g", {0: 0})
-    new = bench.got(topic)
+    topic, old, new = handed_out_again(bench)
     epochs = bench.store.epochs(topic, "g")
     assert bench.store.acknowledge(topic, "g", [old[0], new[1]], epochs) == [*STALE, *SETTLED]
     assert bench.ack(topic, new[0]) == SETTLED

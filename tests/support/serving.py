@@ -14,6 +14,18 @@ from qframe import Message, PublishUnknown, QFrame, StoreUnavailable, Topic
 GROUP = "g"
 
 
+def failing_every_fifth() -> Callable[[Message], None]:
+    """A handler that fails once for each fifth number, which comes again in a retry."""
+    failed: set[int] = set()
+
+    def handle(message: Message) -> None:
+        if message.body % 5 == 0 and message.body not in failed:
+            failed.add(message.body)
+            raise ValueError
+
+    return handle
+
+
 class Serving:
     """A worker of one topic, from `with` to its end; its app publishes as well.
 
@@ -71,6 +83,12 @@ class Serving:
     def verify(self) -> None:
         """The store's own audit finds nothing."""
         assert self.app.store.verify(self.topic) == []
+
+    def check_order(self) -> None:
+        """Each key's bodies, which are numbers, were handled for the first time in their order."""
+        for bodies in self.by_key.values():
+            first_times = list(dict.fromkeys(bodies))
+            assert first_times == sorted(first_times)
 
     def stop(self) -> None:
         """Ends the worker; the app can be asked still."""

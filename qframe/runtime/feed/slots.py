@@ -78,10 +78,11 @@ class Slots:
         """Shares the slots that the topic has now; from any thread.
 
         Args:
-            topic: the topic as the store has it. Where it has grown less than is known, a read took
-                its time and another one has told more meanwhile, or the store has failed over.
-            asked: the topic as it was known when the store was asked, which tells one from the
-                other; None for who goes by the first.
+            topic: the topic as the store has it. Where it has grown less than is known, either the
+                read took its time, and another one has told more meanwhile; or the store has failed
+                over, and knows no more.
+            asked: the topic as it was known when the store was asked: if it is that still, the
+                store has failed over. Without it a growth is never taken back.
         """
         with self._guard:
             before = self.topic

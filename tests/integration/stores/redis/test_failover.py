@@ -9,7 +9,7 @@ import pytest
 from eventually import eventually
 from redis_servers import DOWN_AFTER_MS
 from servers import RedisServer, SentinelSet, free_port
-from serving import Publishing, Serving
+from serving import Publishing, Serving, failing_every_fifth
 
 from qframe import Message, Outgoing, QFrame, StoreUnavailable, Topic
 from qframe.drivers import redis as driver
@@ -177,19 +177,18 @@ def test_what_a_server_has_not_forgotten_is_handled_and_each_key_keeps_its_order
     tmp_path: Path, kind: str, options: dict[str, bool]
 ) -> None:
     """It comes back as it was a moment ago, again and again: every fifth message is in a retry."""
-    failed: set[int] = set()
     forgotten: set[int] = set()
-
-    def handle(message: Message) -> None:
-        if message.body % 5 == 0 and message.body not in failed:
-            failed.add(message.body)
-            raise ValueError
-
     topic = Topic("t", kind=kind, slots=2)
     with (
         RedisServer(tmp_path) as server,
         Serving(
-            server.url, topic, handle=handle, threads=8, lease=2, backoff="20ms", **options
+            server.url,
+            topic,
+            handle=failing_every_fifth(),
+            threads=8,
+            lease=2,
+            backoff="20ms",
+            **options,
         ) as serving,
     ):
         with Publishing(serving.app, topic) as publishing:
@@ -206,9 +205,7 @@ def test_what_a_server_has_not_forgotten_is_handled_and_each_key_keeps_its_order
             publishing.finish()
         serving.await_bodies(set(publishing.done) - forgotten)
         serving.verify()
-        for bodies in serving.by_key.values():
-            first_times = list(dict.fromkeys(bodies))
-            assert first_times == sorted(first_times)
+        serving.check_order()
 
 
 @pytest.mark.promise(1, 10)

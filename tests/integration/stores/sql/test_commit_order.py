@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import random
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import pytest
 from databases import EPOCH, Together, begun, entry, pulled
@@ -15,7 +17,7 @@ from qframe.outcomes import Verdict
 from qframe.stores.records import ChosenDead
 from qframe.stores.sql import publish as publishing
 from qframe.stores.sql.store import SqlStore
-from qframe.stores.types import Settlement
+from qframe.stores.types import Entry, Settlement
 from qframe.topic import Topic
 
 pytestmark = pytest.mark.promise(1, 3)
@@ -59,27 +61,35 @@ def test_a_reader_passes_no_gap_though_producers_sleep_inside_their_transactions
     assert store.verify(topic) == []
 
 
-def test_whoever_publishes_to_the_same_slot_waits_for_the_commit_and_to_another_does_not(
-    store: SqlStore,
-) -> None:
-    topic = begun(store, "stream", 2)
-    place = store._ref(topic)
-    keys = {topic.slot_of(f"k{number}".encode()): f"k{number}" for number in range(9)}
+@contextmanager
+def in_a_transaction(store: SqlStore, topic: Topic, message: Entry) -> Iterator[None]:
+    """Publishes a message in a transaction that is committed at the end."""
     inside, go_on = threading.Event(), threading.Event()
 
     def hold(transaction: Transaction) -> None:
-        publishing.publish(transaction, place, [entry(topic, 1, keys[0], "held")])
+        publishing.publish(transaction, store._ref(topic), [message])
         inside.set()
         assert go_on.wait(60)
 
     holder = Together(lambda: store._database.write(hold))
-    assert inside.wait(60)
-    store.publish(topic, [entry(topic, 2, keys[1], "other")])
-    same = Together(lambda: store.publish(topic, [entry(topic, 3, keys[0], "same")]))
-    assert [one.slot for one in pulled(store, topic, "r").deliveries] == [1]
-    assert same.running
-    go_on.set()
-    holder.join()
+    try:
+        assert inside.wait(60)
+        yield
+    finally:
+        go_on.set()
+        holder.join()
+
+
+def test_whoever_publishes_to_the_same_slot_waits_for_the_commit_and_to_another_does_not(
+    store: SqlStore,
+) -> None:
+    topic = begun(store, "stream", 2)
+    keys = {topic.slot_of(f"k{number}".encode()): f"k{number}" for number in range(9)}
+    with in_a_transaction(store, topic, entry(topic, 1, keys[0], "held")):
+        store.publish(topic, [entry(topic, 2, keys[1], "other")])
+        same = Together(lambda: store.publish(topic, [entry(topic, 3, keys[0], "same")]))
+        assert [one.slot for one in pulled(store, topic, "r").deliveries] == [1]
+        assert same.running
     same.join()
     assert [one.body for one in pulled(store, topic, "r").deliveries] == [b"1", b"3"]
 
@@ -89,27 +99,14 @@ def test_a_sweep_waits_for_nobody_and_leaves_what_is_in_use(url: str) -> None:
     store = SqlStore(url, clock=clock)
     topic = Topic("t", slots=2, dedupe_window="1s")
     store.declare(topic)
-    place = store._ref(topic)
     keys = {topic.slot_of(f"k{number}".encode()): f"k{number}" for number in range(9)}
     store.publish(topic, [entry(topic, 1, keys[slot], "m") for slot in range(2)])
     clock.advance(1000)
-    inside, go_on = threading.Event(), threading.Event()
-
-    def hold(transaction: Transaction) -> None:
-        publishing.publish(transaction, place, [entry(topic, 2, keys[0], "held")])
-        inside.set()
-        assert go_on.wait(60)
-
-    holder = Together(lambda: store._database.write(hold))
-    assert inside.wait(60)
     removed: list[int] = []
-    sweeper = Together(lambda: removed.append(store.sweep(topic)))
-    try:
+    with in_a_transaction(store, topic, entry(topic, 2, keys[0], "held")):
+        sweeper = Together(lambda: removed.append(store.sweep(topic)))
         assert eventually(lambda: removed, within=30) == [1]
-    finally:
-        go_on.set()
-        holder.join()
-        sweeper.join()
+    sweeper.join()
     assert store.sweep(topic) == 1
     store.close()
 

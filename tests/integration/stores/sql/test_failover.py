@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from eventually import eventually
 from servers import HOST, PostgresServer
-from serving import Publishing, Serving
+from serving import Publishing, Serving, failing_every_fifth
 from sqlalchemy import create_engine, text
 from sqlalchemy.orm import Session
 
@@ -65,25 +65,16 @@ def test_what_a_standby_has_received_is_handled_and_each_key_keeps_its_order(
     pair: Pair, kind: str, options: dict[str, bool]
 ) -> None:
     """Its worker knows both by its URL: every fifth message is in a retry."""
-    failed: set[int] = set()
-
-    def handle(message: Message) -> None:
-        if message.body % 5 == 0 and message.body not in failed:
-            failed.add(message.body)
-            raise ValueError
-
     topic = Topic("t", kind=kind, slots=2)
     with Serving(
-        pair.url, topic, handle=handle, threads=8, lease=2, backoff="20ms", **options
+        pair.url, topic, handle=failing_every_fifth(), threads=8, lease=2, backoff="20ms", **options
     ) as serving:
         keys = 10**6 if kind == "delay" else 8  # there an equal key replaces
         with Publishing(serving.app, topic, keys=keys) as publishing:
             forgotten = fail_over_behind(pair, publishing)
         serving.await_bodies(set(publishing.done) - forgotten)
         serving.verify()
-        for bodies in serving.by_key.values() if kind != "delay" else ():
-            first_times = list(dict.fromkeys(bodies))
-            assert first_times == sorted(first_times)
+        serving.check_order()
 
 
 @pytest.mark.promise(2, on="postgres")
