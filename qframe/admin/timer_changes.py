@@ -14,6 +14,7 @@ from qframe.outcomes import Moved
 from qframe.retry import checked_times
 from qframe.stores.base import Store
 from qframe.stores.records import Record
+from qframe.stores.timer_change import TimerChange
 from qframe.topic import Topic, checked_key, duration_ms
 
 
@@ -63,18 +64,18 @@ def edit_timer(
     if at_ms is None and content is None:
         raise no_time()
     body, headers = content if content is not None else (None, None)
-    return store.edit(topic, checked_key(key), due_ms=at_ms, body=body, headers=headers, by=by)
+    change = TimerChange(checked_key(key), due_ms=at_ms, body=body, headers=headers)
+    return store.change_timers(topic, [change], by=by)[0]
 
 
-def mover(
-    store: Store,
-    topic: Topic,
-    *,
-    at: datetime | float | None,
-    shift: float | str | timedelta | None,
-    dry_run: bool,
-    by: str,
-) -> Callable[[Record, str], Moved]:
+def cancel_timer(store: Store, topic: Topic, key: str, *, by: str) -> Moved:
+    """Takes a timer out."""
+    return store.change_timers(topic, [TimerChange(checked_key(key), cancels=True)], by=by)[0]
+
+
+def moved_to(
+    at: datetime | float | None, shift: float | str | timedelta | None
+) -> Callable[[Record], TimerChange]:
     """The change that moves a timer, if it is still due as it was seen.
 
     Raises:
@@ -85,13 +86,21 @@ def mover(
         raise BadOption("at", at, "timers are moved to a time, or by one", "give at= or shift=")
     by_ms = 0 if shift is None else _shift_ms(shift)
 
-    def move(record: Record, subject: str) -> Moved:
-        if dry_run:
-            return Moved.DONE
+    def change_of(record: Record) -> TimerChange:
         due_ms = at_ms if at_ms is not None else (record.due_ms or 0) + by_ms
-        return store.edit(topic, subject, due_ms=due_ms, if_due_ms=record.due_ms, by=by)
+        return _seen(record)._replace(due_ms=due_ms)
 
-    return move
+    return change_of
+
+
+def cancelled(record: Record) -> TimerChange:
+    """The change that cancels a timer, if it is still due as it was seen."""
+    return _seen(record)._replace(cancels=True)
+
+
+def _seen(record: Record) -> TimerChange:
+    subject = record.subject or ""
+    return TimerChange(subject, if_due_ms=record.due_ms, slot=record.slot)
 
 
 def _shift_ms(shift: float | str | timedelta) -> int:
@@ -102,19 +111,6 @@ def _shift_ms(shift: float | str | timedelta) -> int:
     if isinstance(seconds, int | float) and seconds < 0:
         return -duration_ms(-seconds, "shift")
     return duration_ms(seconds, "shift")
-
-
-def canceller(
-    store: Store, topic: Topic, *, dry_run: bool, by: str
-) -> Callable[[Record, str], Moved]:
-    """The change that cancels a timer, if it is still due as it was seen."""
-
-    def cancel(record: Record, subject: str) -> Moved:
-        if dry_run:
-            return Moved.DONE
-        return store.cancel(topic, subject, if_due_ms=record.due_ms, by=by)
-
-    return cancel
 
 
 def no_time() -> BadOption:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from base64 import urlsafe_b64decode, urlsafe_b64encode
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from datetime import datetime
+from itertools import chain
 from typing import Final, NamedTuple, TypedDict
 
 import msgspec
@@ -17,6 +19,7 @@ from qframe.outcomes import Moved
 from qframe.retry import checked_moment
 from qframe.stores.base import Store
 from qframe.stores.records import FOREVER_MS, Record, TimerPlace, TimerSpan
+from qframe.stores.timer_change import TimerChange
 from qframe.topic import Kind, Topic
 
 TIMER_STATES: Final = ("waiting", "todo", "retrying", "doing", "dead")
@@ -115,12 +118,13 @@ def found_timers(
         hits = searched(store, [topic], query, place=place, limit=most, look=max(1, look))
         return replace(hits, records=[each for each in hits.records if chosen.fits(each)])
     if query.key is not None and topic.has_subjects:
-        found = [each for each in _candidates(store, topic, chosen) if chosen.fits(each)]
+        found = [each for each in store.timer(topic, query.key) if chosen.fits(each)]
         return Hits(found[:most], len(found), None)
     records: list[Record] = []
     looked = 0
     after = None if place is None else read_place(place)
-    for record in _each(store, topic, chosen, after, min(STEP, most)):
+    pages = _each_page(store, topic, chosen, after, min(STEP, most))
+    for record in chain.from_iterable(pages):
         looked += 1
         if chosen.fits(record):
             records.append(record)
@@ -133,11 +137,14 @@ def change_all(
     store: Store,
     topic: Topic,
     which: TimerChoice,
-    change: Callable[[Record, str], Moved],
+    change_of: Callable[[Record], TimerChange],
+    *,
+    by: str,
+    dry_run: bool,
     counts: TimerChanges,
     on_progress: Callable[[TimerChanges], object] | None,
 ) -> None:
-    """Changes the timers that are meant, and counts them; it tells of each 500 it has looked at.
+    """Changes the timers that are meant, page by page, and counts them.
 
     A timer that was published after it began is left alone, and none is changed twice.
     """
@@ -150,19 +157,27 @@ def change_all(
         )  # fmt: skip
     began_ms = store.now_ms(topic)
     seen: set[int] = set()  # moved to a later time, a timer is met again
-    for record in _candidates(store, topic, chosen):
-        counts.looked += 1
-        subject = record.subject
-        if subject is not None and chosen.fits(record) and record.published_at_ms <= began_ms:
-            name = hash((record.slot, subject))
-            if name not in seen:
-                seen.add(name)
-                is_held = record.state == "doing"
-                outcome = Moved.DOING if is_held else change(record, subject)
-                counts.done += outcome is Moved.DONE
-                counts.doing += outcome is Moved.DOING
-                counts.gone += outcome is Moved.ABSENT
-        if counts.looked % STEP == 0 and on_progress is not None:
+    for page in _pages(store, topic, chosen):
+        changes: list[TimerChange] = []
+        for record in page:
+            if not chosen.fits(record) or record.published_at_ms > began_ms:
+                continue
+            name = hash((record.slot, record.subject))
+            if name in seen:
+                continue
+            seen.add(name)
+            if record.state == "doing":
+                counts.doing += 1
+            else:
+                changes.append(change_of(record))
+        counts.looked += len(page)
+        outcomes = Counter([Moved.DONE] * len(changes))
+        if changes and not dry_run:
+            outcomes = Counter(store.change_timers(topic, changes, by=by))
+        counts.done += outcomes[Moved.DONE]
+        counts.doing += outcomes[Moved.DOING]
+        counts.gone += outcomes[Moved.ABSENT]
+        if len(page) == STEP and on_progress is not None:
             on_progress(counts)
 
 
@@ -200,18 +215,19 @@ def read_place(text: str) -> TimerPlace:
         ) from error
 
 
-def _candidates(store: Store, topic: Topic, chosen: CheckedChoice) -> Iterable[Record]:
+def _pages(store: Store, topic: Topic, chosen: CheckedChoice) -> Iterator[list[Record]]:
     """The timers to look at: those of a key, or all that are due in the span."""
     key = chosen.query.key
     if key is not None and topic.has_subjects:
-        return store.timer(topic, key)
-    return _each(store, topic, chosen, None, STEP)
+        yield store.timer(topic, key)
+    else:
+        yield from _each_page(store, topic, chosen, None, STEP)
 
 
-def _each(
+def _each_page(
     store: Store, topic: Topic, chosen: CheckedChoice, after: TimerPlace | None, size: int
-) -> Iterator[Record]:
+) -> Iterator[list[Record]]:
     span = chosen.span._replace(limit=size, after=after)
     while page := store.timers(topic, span):
-        yield from page
+        yield page
         span = span._replace(after=page[-1].timer_place)

@@ -11,10 +11,11 @@ import msgspec
 from qframe.admin.context import AdminRole
 from qframe.admin.search import LOOK, Hits
 from qframe.admin.timer_changes import (
-    canceller,
+    cancel_timer,
+    cancelled,
     checked_content,
     edit_timer,
-    mover,
+    moved_to,
     no_time,
 )
 from qframe.admin.timer_search import (
@@ -27,6 +28,7 @@ from qframe.admin.timer_search import (
 from qframe.outcomes import Moved
 from qframe.retry import checked_times
 from qframe.stores.records import Record
+from qframe.stores.timer_change import TimerChange
 from qframe.topic import Topic, checked_key
 
 
@@ -118,7 +120,7 @@ class TimerAdmin(AdminRole):
         context = self._context
         context.require("drop")
         found = self._timed(topic)
-        moved = context.store.cancel(found, checked_key(key), by=context.audit.by)
+        moved = cancel_timer(context.store, found, key, by=context.audit.by)
         if moved is Moved.DONE:
             context.audit.record("cancel_timer", found, None, count=1, key=key)
         return moved
@@ -141,9 +143,9 @@ class TimerAdmin(AdminRole):
         """
         context = self._context
         context.require("retry")
-        found = self._timed(topic)
-        move = mover(context.store, found, at=at, shift=shift, dry_run=dry_run, by=context.audit.by)
-        return self._change_all("move_timers", found, which, move, on_progress, is_dry=dry_run)
+        return self._change_all(
+            "move_timers", topic, which, moved_to(at, shift), on_progress, dry_run=dry_run
+        )
 
     def cancel_timers(
         self,
@@ -160,27 +162,31 @@ class TimerAdmin(AdminRole):
         """
         context = self._context
         context.require("drop")
-        found = self._timed(topic)
-        cancel = canceller(context.store, found, dry_run=dry_run, by=context.audit.by)
-        return self._change_all("cancel_timers", found, which, cancel, on_progress, is_dry=dry_run)
+        return self._change_all(
+            "cancel_timers", topic, which, cancelled, on_progress, dry_run=dry_run
+        )
 
     def _change_all(
         self,
         verb: str,
-        topic: Topic,
+        topic: Topic | str,
         which: TimerChoice,
-        change: Callable[[Record, str], Moved],
+        change_of: Callable[[Record], TimerChange],
         on_progress: Callable[[TimerChanges], object] | None,
         *,
-        is_dry: bool,
+        dry_run: bool,
     ) -> TimerChanges:
+        context, found = self._context, self._timed(topic)
         counts = TimerChanges()
         try:
-            change_all(self._context.store, topic, which, change, counts, on_progress)
+            change_all(
+                context.store, found, which, change_of, by=context.audit.by, dry_run=dry_run,
+                counts=counts, on_progress=on_progress,
+            )  # fmt: skip
         finally:  # also of one that was stopped on its way
-            if counts.done and not is_dry:
+            if counts.done and not dry_run:
                 facts = {name: str(value) for name, value in which.items() if value is not None}
-                self._context.audit.record(verb, topic, None, count=counts.done, **facts)
+                context.audit.record(verb, found, None, count=counts.done, **facts)
         return counts
 
     def _timed(self, topic: Topic | str) -> Topic:

@@ -10,7 +10,14 @@ import msgspec
 
 from qframe.admin.audit_log import user_at_host
 from qframe.admin.search import LOOK, Hits
-from qframe.admin.timer_changes import canceller, checked_content, edit_timer, mover, no_time
+from qframe.admin.timer_changes import (
+    cancel_timer,
+    cancelled,
+    checked_content,
+    edit_timer,
+    moved_to,
+    no_time,
+)
 from qframe.admin.timer_search import (
     TimerChanges,
     TimerChoice,
@@ -24,6 +31,7 @@ from qframe.errors import UnknownTopic
 from qframe.outcomes import Moved, Published
 from qframe.stores.base import Store
 from qframe.stores.records import Record
+from qframe.stores.timer_change import TimerChange
 from qframe.topic import Body, Topic, checked_key, checked_name
 
 
@@ -157,7 +165,7 @@ class Timers:
 
         In an `ordered` topic it removes all messages of the key.
         """
-        return self._store.cancel(self._found(topic), checked_key(key), by=user_at_host())
+        return cancel_timer(self._store, self._found(topic), key, by=user_at_host())
 
     def move_all(
         self,
@@ -184,11 +192,8 @@ class Timers:
         Raises:
             BadOption: unless one of `at` and `shift` is given.
         """
-        found = self._found(topic)
-        counts = TimerChanges()
-        move = mover(self._store, found, at=at, shift=shift, dry_run=dry_run, by=user_at_host())
-        change_all(self._store, found, which, move, counts, on_progress)
-        return counts
+        change_of = moved_to(at, shift)
+        return self._change_all(topic, which, change_of, dry_run=dry_run, on_progress=on_progress)
 
     def cancel_all(
         self,
@@ -199,11 +204,7 @@ class Timers:
         **which: Unpack[TimerChoice],
     ) -> TimerChanges:
         """Removes all timers that are meant; its arguments are those of `move_all`."""
-        found = self._found(topic)
-        counts = TimerChanges()
-        cancel = canceller(self._store, found, dry_run=dry_run, by=user_at_host())
-        change_all(self._store, found, which, cancel, counts, on_progress)
-        return counts
+        return self._change_all(topic, which, cancelled, dry_run=dry_run, on_progress=on_progress)
 
     def get(self, topic: Topic | str, key: str) -> list[Record]:
         """One record for each group that has it; empty if none has."""
@@ -263,6 +264,22 @@ class Timers:
         return found_timers(
             self._store, self._topic(topic), which, limit=limit, look=look, place=place
         )
+
+    def _change_all(
+        self,
+        topic: Topic | str,
+        which: TimerChoice,
+        change_of: Callable[[Record], TimerChange],
+        *,
+        dry_run: bool,
+        on_progress: Callable[[TimerChanges], object] | None,
+    ) -> TimerChanges:
+        counts = TimerChanges()
+        change_all(
+            self._store, self._found(topic), which, change_of, by=user_at_host(), dry_run=dry_run,
+            counts=counts, on_progress=on_progress,
+        )  # fmt: skip
+        return counts
 
     def _found(self, topic: Topic | str) -> Topic:
         found = self._topic(topic)

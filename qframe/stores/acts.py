@@ -17,6 +17,7 @@ from qframe.stores.records import (
     SectionPage,
     TimerSpan,
 )
+from qframe.stores.timer_change import TimerChange
 from qframe.topic import Topic
 
 
@@ -189,39 +190,20 @@ class StoredTimers(Protocol):
     group.
     """
 
-    def edit(
-        self,
-        topic: Topic,
-        subject: str,
-        *,
-        due_ms: int | None = None,
-        body: bytes | None = None,
-        headers: dict[str, str] | None = None,
-        if_due_ms: int | None = None,
-        by: str | None = None,
-    ) -> Moved:
-        """Makes a subject due at another moment, or gives it another body, or both, in one step.
-
-        In `ordered` it is the head that is edited.
+    def change_timers(
+        self, topic: Topic, changes: Sequence[TimerChange], *, by: str | None = None
+    ) -> list[Moved]:
+        """Edits subjects, or takes them out, each in one step.
 
         Args:
             topic: the topic.
-            subject: the key, or the `subject` of a message without one.
-            due_ms: when it is due, in milliseconds since 1970; None leaves that as it is.
-            body: its new body; None leaves body and headers as they are.
-            headers: its headers from now on, where a body is given.
-            if_due_ms: only if a group has it due at this moment.
+            changes: what is to become of each; the same subject may come again.
             by: who asks, for the history.
 
         Returns:
-            `done`; `doing`, and nothing is changed, if any group has it in doing now; `absent` if
-            no group has it, or none has it due at `if_due_ms`.
+            For each `done`; `doing`, and nothing is changed, if any group has it in doing now;
+            `absent` if no group has it, or none has it due at `if_due_ms`.
         """
-
-    def cancel(
-        self, topic: Topic, subject: str, *, if_due_ms: int | None = None, by: str | None = None
-    ) -> Moved:
-        """Takes a subject with all its messages out, counted as cancelled; returns as `edit`."""
 
     def timer(self, topic: Topic, subject: str) -> list[Record]:
         """Where the subject stands: a record for each group that has it; empty if none has."""

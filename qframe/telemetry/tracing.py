@@ -35,6 +35,7 @@ from qframe.message import Delivery, Message
 from qframe.options.consumer import OnDead
 from qframe.outcomes import Moved, Outcome, Settled
 from qframe.stores.base import Store
+from qframe.stores.timer_change import TimerChange
 from qframe.stores.types import Entry, Settlement
 from qframe.topic import Topic, is_internal
 
@@ -241,10 +242,15 @@ class _TracedStore:
     def publish(self, topic: Topic, entries: Sequence[Entry]) -> list[Outcome]:
         return self._tracing.publish(topic, entries, lambda: self._store.publish(topic, entries))
 
-    def edit(self, topic: Topic, subject: str, **change: Any) -> Moved:
-        if change.get("body") is not None:  # its headers are new too
-            change["headers"] = self._tracing.carried(change.get("headers"))
-        return self._store.edit(topic, subject, **change)
+    def change_timers(
+        self, topic: Topic, changes: Sequence[TimerChange], *, by: str | None = None
+    ) -> list[Moved]:
+        carrying = [
+            each if each.body is None  # else its headers are new too
+            else each._replace(headers=self._tracing.carried(each.headers))
+            for each in changes
+        ]  # fmt: skip
+        return self._store.change_timers(topic, carrying, by=by)
 
     def settle(self, topic: Topic, group: str, settlements: Sequence[Settlement]) -> list[Settled]:
         return self._tracing.settle(

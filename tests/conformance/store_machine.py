@@ -21,6 +21,7 @@ from bench import epoch, timers_in_pages
 from operations import GROUPS, LEASE_MS, SLOTS, Op
 from publish_order import Place, Places, PublishOrder
 from stepping import Pair
+from support.timer_acts import cancel, edit
 
 from qframe.clock import VirtualClock
 from qframe.codec import batch_mark, subject_of
@@ -459,16 +460,16 @@ class Machine(lives.Machine):
     def timer(self, key: str, what: str, ms: int) -> None:
         at_ms = self.clock.now_ms() + ms
         if what == "move":
-            answer = self.both(lambda store: store.edit(self.topic, key, due_ms=at_ms))
+            answer = self.both(lambda store: edit(store, self.topic, key, due_ms=at_ms))
         elif what == "change":
             due_ms = at_ms if ms % 2 else None
             answer = self.both(
-                lambda store: store.edit(
-                    self.topic, key, due_ms=due_ms, body=b'"new"', headers={"x": "y"}
+                lambda store: edit(
+                    store, self.topic, key, due_ms=due_ms, body=b'"new"', headers={"x": "y"}
                 )
             )
         else:
-            answer = self.both(lambda store: store.cancel(self.topic, key))
+            answer = self.both(lambda store: cancel(store, self.topic, key))
             for order in self.orders.values():
                 order.free_key(key)
         self.reached[f"{what} done" if answer == "done" else answer] += 1

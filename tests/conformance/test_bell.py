@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from bench import Bench
 from eventually import eventually
+from support.timer_acts import edit
 
 from qframe.stores.bell import Bell
 from qframe.stores.types import PullRequest
@@ -205,7 +206,7 @@ def skip(bench: Bench, topic: Topic) -> None:
 
 MAKES_DUE: dict[str, tuple[Callable[[Bench, Topic], Any], Callable[[Bench, Topic], Any]]] = {
     "a dead letter is retried": (bury, lambda b, t: b.store.retry_dead(t, "g")),
-    "a timer is moved": (delay, lambda b, t: b.store.edit(t, "k", due_ms=b.store.now_ms())),
+    "a timer is moved": (delay, lambda b, t: edit(b.store, t, "k", due_ms=b.store.now_ms())),
     "an answer that was lost is revoked": (hand_out, give_back),
     "an answer of a line that was lost is revoked": (hand_out_of_line, give_back),
     "a retry is hastened": (wait_for_a_retry, hasten),

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from bench import LEASE_MS, Bench
+from support.timer_acts import edit
 
 from qframe.admin.admin import Admin
 from qframe.admin.explain.cause import Explanation
@@ -122,7 +123,7 @@ def test_a_newer_message_has_its_place(bench: Bench, kind: str, cause: str) -> N
 def test_a_timer_that_was_edited_has_gone_since(bench: Bench) -> None:
     topic = bench.topic("delay", "g", history="1d")
     bench.publish(topic, 1, "k", id="m", delay_ms=1000)
-    bench.store.edit(topic, "k", due_ms=bench.store.now_ms() + 2000, by="ann")
+    edit(bench.store, topic, "k", due_ms=bench.store.now_ms() + 2000, by="ann")
     bench.publish(topic, 2, "k", id="newer", delay_ms=1000)
     one = explained(bench, topic, "m")
     assert "replaced since it was edited by ann at 20" in one.cause.text

@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 from bench import LEASE_MS, Bench
+from support.timer_acts import cancel, edit
 
 from qframe.clock import VirtualClock
 from qframe.codec import new_token
@@ -203,15 +204,15 @@ def test_what_was_done_to_a_timer_is_kept_and_who_asked(bench: Bench, kind: str)
     topic = bench.topic(kind, "g", "h", history="1d")
     bench.publish(topic, 1, "k", id="m", delay_ms=100)
     at_ms = bench.store.now_ms()
-    bench.store.edit(topic, "k", due_ms=0, by="desk")
+    edit(bench.store, topic, "k", due_ms=0, by="desk")
     end(bench, topic, Verdict.RETRY, *pulled(bench, topic), error="KeyError: 1", delay_ms=50)
     bench.advance(10)
-    bench.store.edit(topic, "k", body=b"2", by="a\nb")
+    edit(bench.store, topic, "k", body=b"2", by="a\nb")
     bench.advance(10)
-    bench.store.edit(topic, "k", due_ms=86_400_000, body=b"3")
-    bench.store.edit(topic, "k", due_ms=2**42, if_due_ms=5)
-    bench.store.cancel(topic, "k", by="somebody")
-    bench.store.cancel(topic, "k", by="nobody")
+    edit(bench.store, topic, "k", due_ms=86_400_000, body=b"3")
+    edit(bench.store, topic, "k", due_ms=2**42, if_due_ms=5)
+    cancel(bench.store, topic, "k", by="somebody")
+    cancel(bench.store, topic, "k", by="nobody")
     acts = [one for one in kept(bench, topic) if one.group == "g" and one.verdict != "retry"]
     assert [
         (one.verdict, one.attempt, one.worker, one.error, one.ended_ms - at_ms, one.began_ms)
@@ -241,8 +242,8 @@ def test_what_was_done_to_a_timer_before_there_was_a_group_is_the_first_ones(ben
     topic = bench.topic("delay", history="1h")
     for name in ("gone", "stays"):
         bench.publish(topic, 1, name, id=name, delay_ms=100)
-    bench.store.cancel(topic, "gone", by="ann")
-    bench.store.edit(topic, "stays", body=b"2")
+    cancel(bench.store, topic, "gone", by="ann")
+    edit(bench.store, topic, "stays", body=b"2")
     [cancelled] = kept(bench, topic, "gone")
     assert (cancelled.verdict, cancelled.worker, cancelled.group) == ("cancelled", "ann", "")
     bench.store.subscribe(topic, "g")
@@ -277,9 +278,9 @@ def test_by_its_key_the_message_is_found_that_ended_last(bench: Bench, kind: str
     bench.publish(topic, 2, "other", id="dies")
     end(bench, topic, Verdict.DEAD, *pulled(bench, topic))
     assert last("other") == [("g", "dies", ["dead"])]
-    bench.store.edit(topic, "k", due_ms=9_000_000_000_000)
+    edit(bench.store, topic, "k", due_ms=9_000_000_000_000)
     assert last("k") == [("g", "first", ["retry", "ack"]), ("h", "first", ["ack"])]
-    bench.store.cancel(topic, "k")
+    cancel(bench.store, topic, "k")
     cancelled = ["edited", "cancelled"]
     assert last("k") == [("g", "second", cancelled), ("h", "second", cancelled)]
     assert bench.store.verify(topic) == []

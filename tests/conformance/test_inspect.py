@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from bench import Bench, body_of
+from support.timer_acts import cancel
 
 from qframe.stores.records import Stats
 
@@ -368,7 +369,7 @@ def test_what_was_settled_or_cancelled_or_replaced_is_nowhere(bench: Bench, kind
     bench.publish(topic, 1, "a", id="settled")
     bench.ack(topic, *bench.got(topic))
     bench.publish(topic, 2, "b", id="cancelled")
-    bench.store.cancel(topic, "b")
+    cancel(bench.store, topic, "b")
     for name in ("settled", "cancelled"):
         assert bench.store.explain(topic, name) == []
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from bench import SETTLED, STALE, Bench, body_of
+from support.timer_acts import cancel, edit
 
 from qframe.topic import Topic
 
@@ -169,8 +170,8 @@ def test_without_a_key_each_message_is_its_own_subject_and_a_timer_of_its_own(
     topic = bench.topic(kind, "g", slots=4)
     outcomes = [bench.publish(topic, "same", id=each, delay_ms=100) for each in "abc"]
     assert outcomes == ["stored"] * 3
-    assert bench.store.cancel(topic, "#b") == "done"
-    assert bench.store.edit(topic, "#c", due_ms=0) == "done"
+    assert cancel(bench.store, topic, "#b") == "done"
+    assert edit(bench.store, topic, "#c", due_ms=0) == "done"
     assert [one.subject for one in bench.got(topic)] == ["#c"]
     bench.advance(100)
     assert [one.subject for one in bench.got(topic)] == ["#a"]

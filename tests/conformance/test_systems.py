@@ -6,6 +6,7 @@ from zlib import crc32
 
 import pytest
 from bench import SETTLED, STALE, Bench, body_of, epoch
+from support.timer_acts import cancel, edit
 
 from qframe.codec import TAGS_HEADER, tags_of
 from qframe.errors import TopicMismatch
@@ -464,8 +465,8 @@ def test_delay_platform_anything_is_modified_before_it_is_due_time_included(
 ) -> None:
     topic = bench.topic("delay", "g")
     bench.publish(topic, "old", "task", delay_ms=300)
-    bench.store.edit(topic, "task", body=b'"new"')
-    bench.store.edit(topic, "task", due_ms=bench.store.now_ms() + 50)
+    edit(bench.store, topic, "task", body=b'"new"')
+    edit(bench.store, topic, "task", due_ms=bench.store.now_ms() + 50)
     bench.advance(50)
     assert bench.bodies(topic) == ["new"]
     bench.advance(300)
@@ -476,7 +477,7 @@ def test_delay_platform_cancel_and_query(bench: Bench) -> None:
     topic = bench.topic("delay", "g")
     bench.publish(topic, 1, "task", delay_ms=50)
     assert [record.key for record in bench.store.timers(topic)] == ["task"]
-    assert bench.store.cancel(topic, "task") == "done"
+    assert cancel(bench.store, topic, "task") == "done"
     assert bench.store.timers(topic) == []
 
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import pytest
 from bench import Bench, body_of, timers_in_pages
+from support.timer_acts import cancel, edit
 
 from qframe.stores.records import TimerSpan
+from qframe.stores.timer_change import TimerChange
 
 SUBJECTS = ("ordered", "delay", "priority", "merge")
 
@@ -16,8 +18,8 @@ def test_a_timer_is_moved_earlier_and_later_for_every_group(bench: Bench, kind: 
     topic = bench.topic(kind, "g", "h")
     bench.publish(topic, 1, "k", delay_ms=300)
     now = bench.store.now_ms()
-    assert bench.store.edit(topic, "k", due_ms=now + 400) == "done"
-    assert bench.store.edit(topic, "k", due_ms=now + 100) == "done"
+    assert edit(bench.store, topic, "k", due_ms=now + 400) == "done"
+    assert edit(bench.store, topic, "k", due_ms=now + 100) == "done"
     bench.advance(99)
     assert bench.bodies(topic) == []
     bench.advance(1)
@@ -29,15 +31,15 @@ def test_a_timer_is_moved_earlier_and_later_for_every_group(bench: Bench, kind: 
 def test_a_timer_is_changed_until_it_is_handed_out(bench: Bench, kind: str) -> None:
     topic = bench.topic(kind, "g")
     bench.publish(topic, 1, "k", delay_ms=50)
-    assert bench.store.edit(topic, "k", body=b"2", headers={"h": "x"}) == "done"
+    assert edit(bench.store, topic, "k", body=b"2", headers={"h": "x"}) == "done"
     bench.advance(50)
-    assert bench.store.edit(topic, "k", body=b"3", headers={"h": "y"}) == "done"
+    assert edit(bench.store, topic, "k", body=b"3", headers={"h": "y"}) == "done"
     [one] = bench.got(topic)
     assert (body_of(one), one.headers) == (3, {"h": "y"})
     for answer in (
-        bench.store.edit(topic, "k", body=b"4"),
-        bench.store.edit(topic, "k", due_ms=0),
-        bench.store.cancel(topic, "k"),
+        edit(bench.store, topic, "k", body=b"4"),
+        edit(bench.store, topic, "k", due_ms=0),
+        cancel(bench.store, topic, "k"),
     ):
         assert answer == "doing"
     assert bench.total(topic).doing == 1
@@ -48,8 +50,8 @@ def test_a_timer_is_changed_until_it_is_handed_out(bench: Bench, kind: str) -> N
 def test_a_cancelled_timer_never_comes_and_is_counted(bench: Bench, kind: str) -> None:
     topic = bench.topic(kind, "g")
     bench.publish(topic, 1, "k", delay_ms=50)
-    assert bench.store.cancel(topic, "k") == "done"
-    assert bench.store.cancel(topic, "k") == "absent"
+    assert cancel(bench.store, topic, "k") == "done"
+    assert cancel(bench.store, topic, "k") == "absent"
     bench.advance(100)
     assert bench.bodies(topic) == []
     assert bench.total(topic).cancelled == 1
@@ -60,7 +62,7 @@ def test_if_one_group_has_it_in_doing_nothing_is_changed_for_any(bench: Bench) -
     topic = bench.topic("delay", "g", "h")
     bench.publish(topic, 1, "k")
     bench.got(topic, "h")
-    assert bench.store.cancel(topic, "k") == "doing"
+    assert cancel(bench.store, topic, "k") == "doing"
     assert bench.bodies(topic, "g") == [1]
 
 
@@ -68,7 +70,7 @@ def test_cancelling_an_ordered_subject_takes_all_its_messages(bench: Bench) -> N
     topic = bench.topic("ordered", "g")
     for number in range(3):
         bench.publish(topic, number, "k")
-    assert bench.store.cancel(topic, "k") == "done"
+    assert cancel(bench.store, topic, "k") == "done"
     assert (bench.total(topic).cancelled, bench.total(topic).todo) == (3, 0)
 
 
@@ -77,7 +79,7 @@ def test_a_timer_without_a_key_is_found_by_its_subject(bench: Bench) -> None:
     bench.publish(topic, "body", delay_ms=100)
     [record] = bench.store.timers(topic)
     assert record.subject is not None
-    assert bench.store.cancel(topic, record.subject) == "done"
+    assert cancel(bench.store, topic, record.subject) == "done"
 
 
 def test_timers_are_listed_by_due_time_within_a_span(bench: Bench) -> None:
@@ -101,7 +103,7 @@ def test_timers_are_listed_by_due_time_within_a_span(bench: Bench) -> None:
 def test_what_is_due_can_be_put_off(bench: Bench, kind: str) -> None:
     topic = bench.topic(kind, "g")
     bench.publish(topic, 1, "k")
-    assert bench.store.edit(topic, "k", due_ms=bench.store.now_ms() + 80) == "done"
+    assert edit(bench.store, topic, "k", due_ms=bench.store.now_ms() + 80) == "done"
     assert (bench.total(topic).todo, bench.total(topic).waiting) == (0, 1)
     assert bench.pull(topic).next_due_ms == 80
     bench.advance(80)
@@ -112,7 +114,7 @@ def test_what_is_due_can_be_put_off(bench: Bench, kind: str) -> None:
 def test_a_timer_moved_into_the_past_is_due_now(bench: Bench, kind: str) -> None:
     topic = bench.topic(kind, "g")
     bench.publish(topic, 1, "k", delay_ms=300)
-    assert bench.store.edit(topic, "k", due_ms=bench.store.now_ms() - 1) == "done"
+    assert edit(bench.store, topic, "k", due_ms=bench.store.now_ms() - 1) == "done"
     assert bench.bodies(topic) == [1]
 
 
@@ -120,7 +122,7 @@ def test_a_timer_moved_into_the_past_is_due_now(bench: Bench, kind: str) -> None
 def test_a_timer_moved_to_before_1970_is_due_since_then(bench: Bench, kind: str) -> None:
     topic = bench.topic(kind, "g")
     bench.publish(topic, 1, "k", delay_ms=300)
-    assert bench.store.edit(topic, "k", due_ms=-5) == "done"
+    assert edit(bench.store, topic, "k", due_ms=-5) == "done"
     assert [one.due_ms for one in bench.store.timer(topic, "k")] == [0]
     assert bench.bodies(topic) == [1]
 
@@ -130,8 +132,8 @@ def test_moved_timers_go_in_the_order_of_their_new_times(bench: Bench) -> None:
     now = bench.store.now_ms()
     for key in ("a", "b", "c"):
         bench.publish(topic, key, key, delay_ms=100)
-    bench.store.edit(topic, "c", due_ms=now + 50)
-    bench.store.edit(topic, "a", due_ms=now + 70)
+    edit(bench.store, topic, "c", due_ms=now + 50)
+    edit(bench.store, topic, "a", due_ms=now + 70)
     bench.advance(100)
     assert bench.bodies(topic) == ["c", "a", "b"]
 
@@ -145,9 +147,9 @@ def test_what_nobody_has_is_absent(bench: Bench, kind: str) -> None:
     bench.ack(topic, got[1])
     bench.kill(topic, got[2])
     for subject in ("settled", "dead", "never"):
-        assert bench.store.edit(topic, subject, due_ms=0) == "absent"
-        assert bench.store.edit(topic, subject, body=b"0") == "absent"
-        assert bench.store.cancel(topic, subject) == "absent"
+        assert edit(bench.store, topic, subject, due_ms=0) == "absent"
+        assert edit(bench.store, topic, subject, body=b"0") == "absent"
+        assert cancel(bench.store, topic, subject) == "absent"
         assert bench.store.timer(topic, subject) == []
     assert bench.total(topic).dead == 1
 
@@ -157,9 +159,9 @@ def test_what_only_one_group_has_is_changed_for_that_one(bench: Bench, kind: str
     topic = bench.topic(kind, "g", "h")
     bench.publish(topic, 1, "k", id="m-1")
     bench.ack(topic, *bench.got(topic, "h"), group="h")
-    assert bench.store.edit(topic, "k", body=b"2") == "done"
+    assert edit(bench.store, topic, "k", body=b"2") == "done"
     assert [record.group for record in bench.store.timer(topic, "k")] == ["g"]
-    assert bench.store.cancel(topic, "k") == "done"
+    assert cancel(bench.store, topic, "k") == "done"
     assert (bench.total(topic, "g").cancelled, bench.total(topic, "h").cancelled) == (1, 0)
 
 
@@ -171,9 +173,9 @@ def test_while_one_group_has_it_in_doing_nothing_is_changed_for_any(
     bench.publish(topic, 1, "k", delay_ms=0)
     bench.got(topic, "h")
     before = bench.store.timer(topic, "k")
-    assert bench.store.edit(topic, "k", due_ms=bench.store.now_ms() + 300) == "doing"
-    assert bench.store.edit(topic, "k", body=b"2", headers={"h": "x"}) == "doing"
-    assert bench.store.cancel(topic, "k") == "doing"
+    assert edit(bench.store, topic, "k", due_ms=bench.store.now_ms() + 300) == "doing"
+    assert edit(bench.store, topic, "k", body=b"2", headers={"h": "x"}) == "doing"
+    assert cancel(bench.store, topic, "k") == "doing"
     after = bench.store.timer(topic, "k")
     assert [(one.group, one.due_ms, one.body) for one in after] == [
         (one.group, one.due_ms, one.body) for one in before
@@ -186,13 +188,13 @@ def test_what_waits_for_a_retry_is_moved_changed_and_cancelled(bench: Bench, kin
     topic = bench.topic(kind, "g")
     bench.publish(topic, 1, "k", id="m-1")
     bench.retry(topic, *bench.got(topic), delay_ms=300)
-    assert bench.store.edit(topic, "k", due_ms=bench.store.now_ms() + 50) == "done"
-    assert bench.store.edit(topic, "k", body=b"2") == "done"
+    assert edit(bench.store, topic, "k", due_ms=bench.store.now_ms() + 50) == "done"
+    assert edit(bench.store, topic, "k", body=b"2") == "done"
     bench.advance(50)
     [one] = bench.got(topic)
     assert (body_of(one), one.id, one.attempt) == (2, "m-1", 2)
     bench.retry(topic, one, delay_ms=50)
-    assert bench.store.cancel(topic, "k") == "done"
+    assert cancel(bench.store, topic, "k") == "done"
     assert (bench.total(topic).cancelled, bench.total(topic).waiting) == (1, 0)
 
 
@@ -203,7 +205,7 @@ def test_a_change_leaves_id_key_and_times_as_they_were(bench: Bench, kind: str) 
     bench.publish(topic, 1, "k", id="m-1", headers={"h": "x"}, delay_ms=100, priority=0)
     [before] = bench.store.timer(topic, "k")
     bench.advance(40)
-    bench.store.edit(topic, "k", body=b"2")
+    edit(bench.store, topic, "k", body=b"2")
     [after] = bench.store.timer(topic, "k")
     assert (after.body, after.headers) == (b"2", None)
     assert (after.id, after.key, after.seq) == ("m-1", "k", before.seq)
@@ -216,8 +218,8 @@ def test_on_ordered_the_head_is_moved_and_changed_and_holds_back_what_is_behind(
     topic = bench.topic("ordered", "g")
     for number in range(2):
         bench.publish(topic, number, "k")
-    assert bench.store.edit(topic, "k", due_ms=bench.store.now_ms() + 60) == "done"
-    assert bench.store.edit(topic, "k", body=b"9") == "done"
+    assert edit(bench.store, topic, "k", due_ms=bench.store.now_ms() + 60) == "done"
+    assert edit(bench.store, topic, "k", body=b"9") == "done"
     assert bench.total(topic).waiting == 2
     assert bench.bodies(topic) == []
     bench.advance(60)
@@ -228,7 +230,7 @@ def test_on_ordered_the_head_is_moved_and_changed_and_holds_back_what_is_behind(
 def test_a_cancelled_subject_may_be_published_again(bench: Bench, kind: str) -> None:
     topic = bench.topic(kind, "g")
     bench.publish(topic, 1, "k", delay_ms=50)
-    bench.store.cancel(topic, "k")
+    cancel(bench.store, topic, "k")
     assert bench.publish(topic, 2, "k") == "stored"
     assert bench.bodies(topic) == [2]
     total = bench.total(topic)
@@ -240,9 +242,9 @@ def test_what_is_kept_before_there_is_a_group_is_a_timer_too(bench: Bench, kind:
     topic = bench.topic(kind)
     bench.publish(topic, 1, "k", delay_ms=300)
     bench.publish(topic, 2, "gone", delay_ms=300)
-    assert bench.store.edit(topic, "k", due_ms=bench.store.now_ms() + 50) == "done"
-    assert bench.store.edit(topic, "k", body=b"3") == "done"
-    assert bench.store.cancel(topic, "gone") == "done"
+    assert edit(bench.store, topic, "k", due_ms=bench.store.now_ms() + 50) == "done"
+    assert edit(bench.store, topic, "k", body=b"3") == "done"
+    assert cancel(bench.store, topic, "gone") == "done"
     [record] = bench.store.timer(topic, "k")
     assert (record.group, record.state, record.body) == (None, "waiting", b"3")
     bench.store.subscribe(topic, "g")
@@ -338,11 +340,11 @@ def test_time_and_body_are_edited_in_one_step(bench: Bench, kind: str) -> None:
     topic = bench.topic(kind, "g")
     now = bench.store.now_ms()
     bench.publish(topic, 1, "k", delay_ms=300, headers={"h": "x"})
-    edited = bench.store.edit(topic, "k", due_ms=now + 100, body=b"2", headers={"h": "y"})
+    edited = edit(bench.store, topic, "k", due_ms=now + 100, body=b"2", headers={"h": "y"})
     assert edited == "done"
     [record] = bench.store.timer(topic, "k")
     assert (record.due_ms, record.body, record.headers) == (now + 100, b"2", {"h": "y"})
-    assert bench.store.edit(topic, "k") == "done"
+    assert edit(bench.store, topic, "k") == "done"
     assert bench.store.timer(topic, "k") == [record]
     bench.advance(100)
     assert bench.bodies(topic) == [2]
@@ -354,13 +356,13 @@ def test_a_timer_is_changed_only_if_it_is_due_as_it_was_seen(bench: Bench, kind:
     bench.publish(topic, 1, "k", delay_ms=100)
     [seen] = bench.store.timers(topic)
     assert seen.due_ms is not None
-    bench.store.edit(topic, "k", due_ms=seen.due_ms + 50)
-    assert bench.store.edit(topic, "k", body=b"2", if_due_ms=seen.due_ms) == "absent"
-    assert bench.store.cancel(topic, "k", if_due_ms=seen.due_ms) == "absent"
-    assert bench.store.edit(topic, "k", body=b"3", if_due_ms=seen.due_ms + 50) == "done"
+    edit(bench.store, topic, "k", due_ms=seen.due_ms + 50)
+    assert edit(bench.store, topic, "k", body=b"2", if_due_ms=seen.due_ms) == "absent"
+    assert cancel(bench.store, topic, "k", if_due_ms=seen.due_ms) == "absent"
+    assert edit(bench.store, topic, "k", body=b"3", if_due_ms=seen.due_ms + 50) == "done"
     [record] = bench.store.timers(topic)
     assert (record.due_ms, record.body) == (seen.due_ms + 50, b"3")
-    assert bench.store.cancel(topic, "k", if_due_ms=seen.due_ms + 50) == "done"
+    assert cancel(bench.store, topic, "k", if_due_ms=seen.due_ms + 50) == "done"
     assert bench.total(topic).cancelled == 1
 
 
@@ -412,3 +414,48 @@ def test_pages_of_timers_of_one_moment_have_each_of_them_once(bench: Bench, kind
     places = [each.timer_place for each in paged]
     assert places == sorted(places)
     assert len({each.id for each in paged}) == len(paged) == 60
+
+
+@pytest.mark.parametrize("kind", SUBJECTS)
+def test_many_timers_are_changed_at_once_each_for_itself(bench: Bench, kind: str) -> None:
+    topic = bench.topic(kind, "g", "h", slots=4)
+    for number in range(6):
+        bench.publish(topic, number, f"k{number}", delay_ms=100)
+    bench.publish(topic, "held", "held")
+    bench.got(topic, "g")
+    seen_ms = {record.key: record.due_ms for record in bench.store.timers(topic)}
+    changes = [
+        TimerChange("k0", due_ms=0),
+        TimerChange("k1", cancels=True, if_due_ms=seen_ms["k1"]),
+        TimerChange("held", cancels=True),
+        TimerChange("k2", cancels=True, if_due_ms=5),
+        TimerChange("k3", body=b'"new"', due_ms=0),
+        TimerChange("nobody's", due_ms=0),
+        TimerChange("k1", due_ms=0),
+        TimerChange("k4", due_ms=0),
+        TimerChange("k4", body=b'"twice"'),
+    ]
+    outcomes = ["done", "done", "doing", "absent", "done", "absent", "absent", "done", "done"]
+    assert bench.store.change_timers(topic, changes) == outcomes
+    assert sorted(map(str, bench.bodies(topic, "g"))) == ["0", "new", "twice"]
+    bench.advance(100)
+    assert sorted(map(str, bench.bodies(topic, "g"))) == ["2", "5"]
+    assert bench.total(topic, "g").cancelled == bench.total(topic, "h").cancelled == 1
+
+
+@pytest.mark.parametrize("kind", ["delay", "priority", "merge"])
+def test_a_timer_without_a_key_is_changed_in_the_slot_where_it_was_seen(
+    bench: Bench, kind: str
+) -> None:
+    topic = bench.topic(kind, "g", slots=4)
+    for number in range(8):
+        bench.publish(topic, number, delay_ms=100)
+    records = bench.store.timers(topic)
+    assert len({record.slot for record in records}) > 1
+    [here, elsewhere, gone, *_] = [
+        TimerChange(record.subject or "", cancels=True, slot=record.slot) for record in records
+    ]
+    changes = [here, elsewhere._replace(slot=(elsewhere.slot or 0) ^ 1), gone._replace(slot=77)]
+    assert bench.store.change_timers(topic, changes) == ["done", "absent", "done"]
+    assert bench.store.change_timers(topic, changes) == ["absent"] * 3
+    assert bench.total(topic).cancelled == 2

@@ -11,6 +11,8 @@ import random
 from collections.abc import Callable, Collection
 from typing import Any, NamedTuple
 
+from support.timer_acts import cancel, edit
+
 from interleaving.plain import plain
 from interleaving.scenes import LEASE_MS, NEW_GROUP, START_MS, Act, Scene, epoch, settlement
 from qframe.admin.admin import Admin
@@ -171,14 +173,14 @@ def _edit(by: Actor) -> Act:
     subject = by.subject()
     due_ms = by.draw.choice([None, START_MS, START_MS + 30, START_MS + 5000])
     body = by.draw.choice([b'"new %d"' % by.number, None]) if due_ms is not None else b'"new"'
-    return lambda store, topic: store.edit(
-        topic, subject, due_ms=due_ms, body=body, headers={"x": "y"}
+    return lambda store, topic: edit(
+        store, topic, subject, due_ms=due_ms, body=body, headers={"x": "y"}
     )
 
 
 def _cancel(by: Actor) -> Act:
     subject = by.subject()
-    return lambda store, topic: store.cancel(topic, subject)
+    return lambda store, topic: cancel(store, topic, subject)
 
 
 def _timer(by: Actor) -> Act:

@@ -122,8 +122,8 @@ STORES: Final = [
     Mutant(
         "SQL rings no bell when a timer is moved",
         "stores/sql/timers.py",
-        "        notify_messages(transaction, ref, [head.cursor % PER_TOPIC])\n",
-        "        pass\n",
+        "    notify_messages(transaction, ref, [cursor % PER_TOPIC for cursor, _ in edited])\n",
+        "",
         conforms("bell", "postgres", "moved"),
     ),
     Mutant(

@@ -134,13 +134,6 @@ SURVIVED: Final = [
         conforms("meanwhile", "postgres", "operators"),
     ),
     Mutant(
-        "SQL rings no bell for a timer that is moved",
-        "stores/sql/timers.py",
-        "            notify_messages(transaction, ref, [head.cursor % PER_TOPIC])\n        if body",
-        "        if body",
-        conforms("bell", "postgres", "moved"),
-    ),
-    Mutant(
         "SQL rings no bell for what is revoked",
         "stores/sql/leases.py",
         "            notify_messages(transaction, ref, [ask.slot])\n",

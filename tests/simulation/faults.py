@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from support.timer_acts import cancel, edit
+
 from qframe.stores.records import ChosenDead, Record, TimerSpan
 from qframe.stores.types import SlotsClosed
 from simulation.plan import Fault
@@ -117,8 +119,8 @@ class Faults:
             return
         subject = waiting[int(fault.size * len(waiting))]
         if fault.what == "cancelled":
-            outcome = self._server.cancel(self._world.grown, subject)
+            outcome = cancel(self._server, self._world.grown, subject)
         else:
             until_ms = self._server.now_ms() + int(fault.lasts_s * 1000)
-            outcome = self._server.edit(self._world.grown, subject, due_ms=until_ms)
+            outcome = edit(self._server, self._world.grown, subject, due_ms=until_ms)
         self._world.log("operator", f"{subject} is {fault.what}: {outcome}")

@@ -52,6 +52,7 @@ from qframe.stores.redis import (
 from qframe.stores.redis.envelopes import META, envelope
 from qframe.stores.redis.keys import SlotKeys
 from qframe.stores.redis.log_readahead import LogReadahead
+from qframe.stores.timer_change import TimerChange
 from qframe.stores.topic_options import TopicOptions
 from qframe.stores.types import Entry, LeaseRef, PullRequest, PullTerms, Settlement, StandingTerms
 from qframe.topic import Growth, Topic
@@ -261,13 +262,14 @@ USES: dict[str, tuple[Callable[[Any], Any], int]] = {
     "history": (lambda r: histories.found(r, DELAY, "an id", 0), 0),
     "heartbeat": (lambda r: rosters.heartbeat(r, DELAY, "a group", "a member", 400, "a time"), 0),
     "cancel": (
-        lambda r: timers.cancel(
-            r, DELAY, "a subject", "a time", if_due_ms=77, by=None, answered={},
+        lambda r: timers.change_timers(
+            r, DELAY, [TimerChange("a subject", cancels=True, if_due_ms=77)], "a time", by=None,
+            answered={},
         ), 0,
     ),
     "edit": (
-        lambda r: timers.edit(
-            r, DELAY, "a subject", "a time", due_ms=5, body=b"1", headers=None, if_due_ms=77,
+        lambda r: timers.change_timers(
+            r, DELAY, [TimerChange("a subject", due_ms=5, body=b"1", if_due_ms=77)], "a time",
             by="a name", answered={},
         ), 0,
     ),

@@ -9,6 +9,7 @@ from functools import partial
 from typing import Any
 
 import pytest
+from support.timer_acts import edit
 
 from qframe.clock import VirtualClock
 from qframe.errors import AnswerLost, BadInput, BadOption, UnknownTopic
@@ -371,7 +372,7 @@ def test_a_tick_that_its_topic_refused_is_skipped_with_the_schedule(
 def test_a_record_that_cannot_be_read_harms_itself_alone(scene: Scene) -> None:
     scene.schedules.put("broken", "* * * * *", topic=ORDERS)
     scene.schedules.put("well", "* * * * *", topic=ORDERS)
-    scene.store.edit(TOPIC, "broken", body=b"{")
+    edit(scene.store, TOPIC, "broken", body=b"{")
     scene.pass_time(60)
     scene.leader.turn()
     assert scene.ids() == ["cron/well/2026-03-27T12:01:00Z"]
@@ -389,7 +390,7 @@ def test_schedules_in_zones_that_this_machine_does_not_know_hold_up_no_others(
         scene.schedules.put(f"far-{number:03}", "* * * * *", topic=ORDERS)
         [record] = scene.store.timer(TOPIC, f"far-{number:03}")
         body = record.body.replace(b'"when":', b'"tz":"Mars/Olympus","when":')
-        scene.store.edit(TOPIC, f"far-{number:03}", body=body)
+        edit(scene.store, TOPIC, f"far-{number:03}", body=body)
     scene.schedules.put("well", "* * * * *", topic=ORDERS)
     scene.pass_time(60)
     scene.settle()

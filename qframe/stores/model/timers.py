@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import partial
+from collections.abc import Sequence
 
-import msgspec
+from msgspec.structs import replace
 from typing_extensions import override
 
 from qframe.outcomes import Moved
@@ -14,7 +13,8 @@ from qframe.stores.history import changes_of, key_of, timer_entry
 from qframe.stores.model import inspect
 from qframe.stores.model.role import ModelRole
 from qframe.stores.model.state import GroupCursor, QueuedHead, TopicState
-from qframe.stores.records import ALL_TIMERS, HistoryEntry, Record, TimerSpan
+from qframe.stores.records import ALL_TIMERS, Record, TimerSpan
+from qframe.stores.timer_change import TimerChange, outcome_of, slots_of
 from qframe.topic import Topic
 
 
@@ -22,33 +22,14 @@ class ModelTimers(ModelRole, StoredTimers):
     """Heads that are not handed out."""
 
     @override
-    def edit(
-        self,
-        topic: Topic,
-        subject: str,
-        *,
-        due_ms: int | None = None,
-        body: bytes | None = None,
-        headers: dict[str, str] | None = None,
-        if_due_ms: int | None = None,
-        by: str | None = None,
-    ) -> Moved:
+    def change_timers(
+        self, topic: Topic, changes: Sequence[TimerChange], *, by: str | None = None
+    ) -> list[Moved]:
         with self._lock:
-            entry = partial(
-                timer_entry, now_ms=self._now_ms(), by=by, changes=changes_of(due_ms, body)
-            )
             state = self._changing(topic)
-            edited = edit(state, subject, due_ms, body, headers, if_due_ms=if_due_ms, entry=entry)
+            outcomes = [change_timer(state, each, self._now_ms(), by) for each in changes]
         self._ring(topic)
-        return edited
-
-    @override
-    def cancel(
-        self, topic: Topic, subject: str, *, if_due_ms: int | None = None, by: str | None = None
-    ) -> Moved:
-        with self._lock:
-            entry = partial(timer_entry, now_ms=self._now_ms(), by=by)
-            return cancel(self._changing(topic), subject, if_due_ms=if_due_ms, entry=entry)
+        return outcomes
 
     @override
     def timer(self, topic: Topic, subject: str) -> list[Record]:
@@ -66,71 +47,37 @@ class ModelTimers(ModelRole, StoredTimers):
         return [each for each in found if span.is_behind(each.timer_place)][: span.limit]
 
 
-def find(state: TopicState, subject: str) -> list[tuple[str, int, GroupCursor, QueuedHead]]:
+def find(
+    state: TopicState, subject: str, seen: int | None = None
+) -> list[tuple[str, int, GroupCursor, QueuedHead]]:
     """The heads of a subject, with group, slot and cursor."""
+    slots = slots_of(state.topic, subject, seen)
     return [
         (name, number, cursor, cursor.heads[subject])
         for name in sorted(state.groups)
         for number, cursor in state.cursors(name).items()
-        if subject in cursor.heads
+        if number in slots and subject in cursor.heads
     ]
 
 
-def edit(
-    state: TopicState,
-    subject: str,
-    due_ms: int | None,
-    body: bytes | None,
-    headers: dict[str, str] | None,
-    *,
-    if_due_ms: int | None,
-    entry: Callable[[str, int], HistoryEntry],
-) -> Moved:
-    """Makes a subject due at another time, or gives it another body, for every group."""
-    result = _outcome_of(state, subject, if_due_ms)
-    if result is Moved.DONE:
-        for _, _, cursor, head in find(state, subject):
-            if due_ms is not None:
-                head.due_ms = max(0, due_ms)
-            if body is not None:
-                # The message itself may stand elsewhere too: behind another head, among the dead.
-                head.message = msgspec.structs.replace(head.message, body=body, headers=headers)
-            _keep(state, cursor, subject, head, entry)
-    return result
-
-
-def cancel(
-    state: TopicState,
-    subject: str,
-    *,
-    if_due_ms: int | None,
-    entry: Callable[[str, int], HistoryEntry],
-) -> Moved:
-    """Takes a subject out with all its messages, for every group."""
-    result = _outcome_of(state, subject, if_due_ms)
-    if result is Moved.DONE:
-        for _, _, cursor, head in find(state, subject):
-            del cursor.heads[subject]
+def change_timer(state: TopicState, change: TimerChange, now_ms: int, by: str | None) -> Moved:
+    """Edits a subject, or takes it out, for every group."""
+    found = find(state, change.subject, change.slot)
+    heads = [head for *_, head in found]
+    outcome = outcome_of(change, heads, is_held=any(head.in_doing for head in heads))
+    if outcome is not Moved.DONE:
+        return outcome
+    words = None if change.cancels else changes_of(change.due_ms, change.body)
+    for _, _, cursor, head in found:
+        if change.cancels:
+            del cursor.heads[change.subject]
             cursor.cancelled += 1 + len(head.behind)
-            _keep(state, cursor, subject, head, entry)
-    return result
-
-
-def _keep(
-    state: TopicState,
-    cursor: GroupCursor,
-    subject: str,
-    head: QueuedHead,
-    entry: Callable[[str, int], HistoryEntry],
-) -> None:
-    if state.topic.history_ms:
-        cursor.keep(entry(head.message.id, head.tries), key_of(state.topic, subject))
-
-
-def _outcome_of(state: TopicState, subject: str, if_due_ms: int | None) -> Moved:
-    found = [head for _, _, _, head in find(state, subject)]
-    if any(head.in_doing for head in found):
-        return Moved.DOING
-    if if_due_ms is not None:
-        found = [head for head in found if head.due_ms == if_due_ms]
-    return Moved.DONE if found else Moved.ABSENT
+        if change.due_ms is not None:
+            head.due_ms = max(0, change.due_ms)
+        if change.body is not None:
+            # The message itself may stand elsewhere too: behind another head, among the dead.
+            head.message = replace(head.message, body=change.body, headers=change.headers)
+        if state.topic.history_ms:
+            entry = timer_entry(head.message.id, head.tries, now_ms, by=by, changes=words)
+            cursor.keep(entry, key_of(state.topic, change.subject))
+    return outcome

@@ -10,8 +10,7 @@ from typing import Any, Final, NamedTuple
 from msgspec.structs import replace
 from typing_extensions import override
 
-from qframe.codec import KEYLESS
-from qframe.drivers.redis import Redis
+from qframe.drivers.redis import Redis, Request
 from qframe.drivers.scripts import Refused
 from qframe.outcomes import Moved
 from qframe.stores.acts import StoredTimers
@@ -24,6 +23,7 @@ from qframe.stores.redis.keys import Argument, SlotKeys
 from qframe.stores.redis.records import records_of_delayed, records_of_heads
 from qframe.stores.redis.role import RedisRole
 from qframe.stores.rules import RANKED
+from qframe.stores.timer_change import TimerChange, slots_of
 from qframe.topic import Topic
 
 LOOKS: Final = 5
@@ -33,29 +33,10 @@ class RedisTimers(RedisRole, StoredTimers):
     """Heads that are not handed out."""
 
     @override
-    def edit(
-        self,
-        topic: Topic,
-        subject: str,
-        *,
-        due_ms: int | None = None,
-        body: bytes | None = None,
-        headers: dict[str, str] | None = None,
-        if_due_ms: int | None = None,
-        by: str | None = None,
-    ) -> Moved:
-        return self._call(
-            topic, edit, subject, self._now(), due_ms=due_ms, body=body, headers=headers,
-            if_due_ms=if_due_ms, by=by, answered={},
-        )  # fmt: skip
-
-    @override
-    def cancel(
-        self, topic: Topic, subject: str, *, if_due_ms: int | None = None, by: str | None = None
-    ) -> Moved:
-        return self._call(
-            topic, cancel, subject, self._now(), if_due_ms=if_due_ms, by=by, answered={}
-        )
+    def change_timers(
+        self, topic: Topic, changes: Sequence[TimerChange], *, by: str | None = None
+    ) -> list[Moved]:
+        return self._call(topic, change_timers, changes, self._now(), by=by, answered={})
 
     @override
     def timer(self, topic: Topic, subject: str) -> list[Record]:
@@ -75,36 +56,45 @@ class _StandingTimer(NamedTuple):
     by_subject: bool
 
 
-def edit(
-    redis: Redis,
-    keys: SlotKeys,
-    subject: str,
-    now: str,
-    *,
-    due_ms: int | None,
-    body: bytes | None,
-    headers: dict[str, str] | None,
-    if_due_ms: int | None,
-    by: str | None,
-    answered: dict[int, Any],
-) -> Moved:
-    """Makes a subject due at another time, or gives it another body, for every group."""
-    return _change(
-        redis, keys, answered, "edit", subject, now, str(keys.topic.kind), subject,
+def change_timers(
+    redis: Redis, keys: SlotKeys, changes: Sequence[TimerChange], now: str, *, by: str | None,
+    answered: dict[tuple[int, int], Any],
+) -> list[Moved]:  # fmt: skip
+    """Edits subjects, or takes them out, for every group.
+
+    Every slot is asked in which one may stand, but for those that have answered before.
+    """
+    asked = [
+        place
+        for number, change in enumerate(changes)
+        for slot in slots_of(keys.topic, change.subject, change.slot)
+        if (place := (number, slot)) not in answered
+    ]
+    calls = [_call_of(keys, slot, changes[number], now, by) for number, slot in asked]
+    try:
+        answered.update(zip(asked, redis.run(calls), strict=True))
+    except Refused as refused:
+        done = zip(asked, refused.replies, strict=True)
+        answered.update((place, reply) for place, reply in done if reply is not None)
+        raise
+    results: list[set[Moved]] = [set() for _ in changes]
+    for (number, _), reply in answered.items():
+        results[number].add(Moved(reply.decode()))
+    order = (Moved.DOING, Moved.DONE, Moved.ABSENT)
+    return [next(each for each in order if each in some) for some in results]
+
+
+def _call_of(keys: SlotKeys, slot: int, change: TimerChange, now: str, by: str | None) -> Request:
+    """The script that makes a change in a slot."""
+    kind = str(keys.topic.kind)
+    seen = "" if change.if_due_ms is None else change.if_due_ms
+    if change.cancels:
+        return keys.call("cancel", slot, now, kind, change.subject, seen, lines_of(keys, by))
+    due_ms, body = change.due_ms, change.body
+    return keys.call(
+        "edit", slot, now, kind, change.subject,
         "" if due_ms is None else max(0, due_ms), b"" if body is None else pack(body),
-        pack(headers), "" if if_due_ms is None else if_due_ms,
-        lines_of(keys, by, changes_of(due_ms, body)),
-    )  # fmt: skip
-
-
-def cancel(
-    redis: Redis, keys: SlotKeys, subject: str, now: str, *, if_due_ms: int | None, by: str | None,
-    answered: dict[int, Any],
-) -> Moved:  # fmt: skip
-    """Takes a subject out with all its messages, for every group."""
-    return _change(
-        redis, keys, answered, "cancel", subject, now, str(keys.topic.kind), subject,
-        "" if if_due_ms is None else if_due_ms, lines_of(keys, by),
+        pack(change.headers), seen, lines_of(keys, by, changes_of(due_ms, body)),
     )  # fmt: skip
 
 
@@ -112,7 +102,7 @@ def timer(redis: Redis, keys: SlotKeys, subject: str, now_ms: int) -> list[Recor
     """Where the subject stands: a record for each group that has it."""
     found = []
     for group in keeping(redis, keys):
-        for slot in _slots_of(keys, subject):
+        for slot in slots_of(keys.topic, subject):
             found += records_of_heads(redis, keys, group, slot, [subject.encode()], now_ms)
     return found
 
@@ -290,29 +280,3 @@ def _first_from(redis: Redis, key: bytes, first: bytes, low: int, high: int) -> 
         else:
             low = middle + 1
     return low
-
-
-def _slots_of(keys: SlotKeys, subject: str) -> Sequence[int]:
-    """Where a subject may stand: a body's hash does not tell its slot."""
-    if subject.startswith(KEYLESS):
-        return keys.topic.all_slots
-    return [keys.topic.slot_of(subject.encode())]
-
-
-def _change(
-    redis: Redis, keys: SlotKeys, answered: dict[int, Any], script: str, subject: str,
-    *arguments: Argument,
-) -> Moved:  # fmt: skip
-    """Asks every slot in which a subject may stand, but for those that have answered before."""
-    slots = [slot for slot in _slots_of(keys, subject) if slot not in answered]
-    try:
-        replies = redis.run([keys.call(script, slot, *arguments) for slot in slots])
-    except Refused as refused:
-        done = zip(slots, refused.replies, strict=True)
-        answered.update((slot, reply) for slot, reply in done if reply is not None)
-        raise
-    results = {Moved(reply.decode()) for reply in (*answered.values(), *replies)}
-    for result in (Moved.DOING, Moved.DONE):
-        if result in results:
-            return result
-    return Moved.ABSENT

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import partial
 from operator import attrgetter
 from typing import Final, NamedTuple
@@ -10,24 +11,25 @@ from typing import Final, NamedTuple
 from sqlalchemy import bindparam, delete, or_, select
 from typing_extensions import override
 
-from qframe.codec import KEYLESS
 from qframe.drivers.sql import Row, Statement, Transaction
 from qframe.outcomes import Moved
-from qframe.stores import rules
 from qframe.stores.acts import StoredTimers
 from qframe.stores.history import changes_of, key_of, timer_entry
 from qframe.stores.records import ALL_TIMERS, HistoryEntry, Record, TimerPlace, TimerSpan
+from qframe.stores.rules import RANKED
 from qframe.stores.sql import arrivals as arrive
 from qframe.stores.sql import heads
 from qframe.stores.sql.cursors import GROUPS, check_open, lock_cursors
 from qframe.stores.sql.heads import HeadRow, headers_text
 from qframe.stores.sql.histories import keep
+from qframe.stores.sql.lookups import Wanted, whole_heads
 from qframe.stores.sql.notifications import notify_messages
 from qframe.stores.sql.records import record_of_delayed, record_of_head
 from qframe.stores.sql.role import SqlRole
 from qframe.stores.sql.schema import PER_TOPIC, HeadState, backlog, later, subjects
 from qframe.stores.sql.topic_ref import TopicRef, check_slots
-from qframe.topic import Topic
+from qframe.stores.timer_change import TimerChange, outcome_of, slots_of
+from qframe.topic import Kind, Topic
 
 _DROP_BEHIND: Final = Statement(
     delete(backlog).where(
@@ -88,27 +90,10 @@ class SqlTimers(SqlRole, StoredTimers):
     """Heads that are not handed out."""
 
     @override
-    def edit(
-        self,
-        topic: Topic,
-        subject: str,
-        *,
-        due_ms: int | None = None,
-        body: bytes | None = None,
-        headers: dict[str, str] | None = None,
-        if_due_ms: int | None = None,
-        by: str | None = None,
-    ) -> Moved:
-        return self._write(
-            topic, edit, subject, due_ms=due_ms, body=body, headers=headers_text(headers),
-            if_due_ms=if_due_ms, by=by,
-        )  # fmt: skip
-
-    @override
-    def cancel(
-        self, topic: Topic, subject: str, *, if_due_ms: int | None = None, by: str | None = None
-    ) -> Moved:
-        return self._write(topic, cancel, subject, if_due_ms=if_due_ms, by=by)
+    def change_timers(
+        self, topic: Topic, changes: Sequence[TimerChange], *, by: str | None = None
+    ) -> list[Moved]:
+        return self._write(topic, change_timers, changes, by=by)
 
     @override
     def timer(self, topic: Topic, subject: str) -> list[Record]:
@@ -119,53 +104,72 @@ class SqlTimers(SqlRole, StoredTimers):
         return self._read(topic, timers, span)
 
 
-def edit(
-    transaction: Transaction,
-    ref: TopicRef,
-    subject: str,
-    *,
-    due_ms: int | None,
-    body: bytes | None,
-    headers: str | None,
-    if_due_ms: int | None,
-    by: str | None,
-) -> Moved:
-    """Makes a subject due at another time, or gives it another body, for every group."""
+def change_timers(
+    transaction: Transaction, ref: TopicRef, changes: Sequence[TimerChange], *, by: str | None
+) -> list[Moved]:
+    """Edits subjects, or takes them out, for every group, but for those that one has in doing."""
+    found = _locked_heads(transaction, ref, changes)
+    now_ms = transaction.now_ms()
+    edited: dict[tuple[int, str], HeadRow] = {}
+    cancelled: list[HeadRow] = []
+    ended: list[tuple[int, str | None, HistoryEntry]] = []
+    outcomes = []
+    for change in changes:
+        subject = change.subject
+        some = [head for slot in slots_of(ref.topic, subject, change.slot)
+                for head in found.get((slot, subject), ())]  # fmt: skip
+        is_held = any(head.state == HeadState.DOING for head in some)
+        outcomes.append(outcome_of(change, some, is_held=is_held))
+        if outcomes[-1] is not Moved.DONE:
+            continue
+        words = None if change.cancels else changes_of(change.due_ms, change.body)
+        for head in some:
+            entry = timer_entry(head.id, head.tries, now_ms, by=by, changes=words)
+            ended.append((head.cursor, key_of(ref.topic, subject), entry))
+            if change.cancels:
+                cancelled.append(head)
+                found.pop((head.cursor % PER_TOPIC, subject), None)
+            else:
+                _edit(head, change, ref.topic.kind, now_ms)
+                edited[head.cursor, subject] = head
+    if Moved.ABSENT in outcomes:
+        check_slots(transaction, ref)
+    _remove(transaction, cancelled)
+    transaction.run_many(heads.SET, [heads.changed(head) for head in edited.values()])
+    if ref.topic.history_ms:
+        keep(transaction, ended)
+    notify_messages(transaction, ref, [cursor % PER_TOPIC for cursor, _ in edited])
+    return outcomes
 
-    def edited(head: HeadRow, now_ms: int) -> None:
-        if due_ms is not None:
-            head.due_ms = max(0, due_ms)
-            position = heads.position_of(ref.topic.kind, head.due_ms, head.priority, now_ms)
-            head.state, head.rank = position
-            notify_messages(transaction, ref, [head.cursor % PER_TOPIC])
-        if body is not None:
-            head.body, head.headers = body, headers
-        heads.save(transaction, head)
 
-    entry = partial(timer_entry, by=by, changes=changes_of(due_ms, body))
-    return _change(transaction, ref, subject, if_due_ms, edited, entry)
+def _edit(head: HeadRow, change: TimerChange, kind: Kind, now_ms: int) -> None:
+    if change.due_ms is not None:
+        head.due_ms = max(0, change.due_ms)
+        head.state, head.rank = heads.position_of(kind, head.due_ms, head.priority, now_ms)
+    if change.body is not None:
+        head.body, head.headers = change.body, headers_text(change.headers)
 
 
-def cancel(
-    transaction: Transaction, ref: TopicRef, subject: str, *, if_due_ms: int | None, by: str | None
-) -> Moved:
-    """Takes a subject out with all its messages, for every group."""
-
-    def cancelled(head: HeadRow, _now_ms: int) -> None:
-        behind = transaction.run(_DROP_BEHIND, (head.cursor, subject))
-        transaction.run(heads.DELETE, (head.cursor, subject))
-        transaction.run(arrive.COUNT, (0, 0, 1 + behind, head.cursor))
-
-    return _change(transaction, ref, subject, if_due_ms, cancelled, partial(timer_entry, by=by))
+def _remove(transaction: Transaction, cancelled: Sequence[HeadRow]) -> None:
+    """Removes heads with all that is behind them, and counts it all as cancelled."""
+    counts: Counter[int] = Counter()
+    for head in cancelled:
+        counts[head.cursor] += 1
+        if head.behind:
+            counts[head.cursor] += transaction.run(_DROP_BEHIND, (head.cursor, head.subject))
+    transaction.run_many(heads.DELETE, [(head.cursor, head.subject) for head in cancelled])
+    transaction.run_many(arrive.COUNT, [(0, 0, count, at) for at, count in counts.items()])
 
 
 def timer(transaction: Transaction, ref: TopicRef, subject: str) -> list[Record]:
     """Where a subject stands, for each group that has it."""
     now_ms = transaction.now_ms()
-    return [
-        record_of_head(ref, name, head, now_ms)
-        for name, head in _heads_of(transaction, ref, subject, transaction.rows(GROUPS, (ref.id,)))
-    ]
+    groups = transaction.rows(GROUPS, (ref.id,))
+    names: dict[int, str] = dict(groups)
+    anywhere = {slot: [subject] for slot in slots_of(ref.topic, subject)}
+    found = _heads_of(transaction, ref, groups, anywhere)
+    records = [record_of_head(ref, names[head.cursor // PER_TOPIC], head, now_ms) for head in found]
+    return sorted(records, key=attrgetter("group", "slot"))
 
 
 def timers(transaction: Transaction, ref: TopicRef, span: TimerSpan) -> list[Record]:
@@ -236,7 +240,7 @@ def _lines(transaction: Transaction, ref: TopicRef, now_ms: int) -> Iterator[_Ti
         for slot in ref.topic.all_slots:
             at = ref.cursor_number(group, slot)
             yield _TimerLine(_WAITING, (at,), record_of)
-            if ref.topic.kind in rules.RANKED:
+            if ref.topic.kind in RANKED:
                 for query, rank in _ranks(transaction, at):
                     yield _TimerLine(query, (at, rank), record_of)
     for slot in () if ref.topic.has_subjects else ref.topic.all_slots:
@@ -256,65 +260,45 @@ def _ranks(transaction: Transaction, at: int) -> Iterator[tuple[Statement, int]]
     yield _OF_LATER_RANKS, rank
 
 
-def _change(
-    transaction: Transaction,
-    ref: TopicRef,
-    subject: str,
-    if_due_ms: int | None,
-    apply: Callable[[HeadRow, int], None],
-    entry: Callable[[str, int, int], HistoryEntry],
-) -> Moved:
-    """Applies a change to a subject's head in every group, unless one has it in doing."""
-    found = _locked_heads(transaction, ref, subject)
-    if any(head.state == HeadState.DOING for _, head in found):
-        return Moved.DOING
-    if not any(if_due_ms in (None, head.due_ms) for _, head in found):
-        check_slots(transaction, ref)
-        return Moved.ABSENT
-    now_ms = transaction.now_ms()
-    for _, head in found:
-        apply(head, now_ms)
-        if ref.topic.history_ms:
-            ended = entry(head.id, head.tries, now_ms)
-            keep(transaction, [(head.cursor, key_of(ref.topic, subject), ended)])
-    return Moved.DONE
-
-
 def _locked_heads(
-    transaction: Transaction, ref: TopicRef, subject: str
-) -> list[tuple[str, HeadRow]]:
-    """The heads of a subject once the cursors of all groups in its slot are locked.
+    transaction: Transaction, ref: TopicRef, changes: Sequence[TimerChange]
+) -> dict[tuple[int, str], list[HeadRow]]:
+    """The heads of subjects in all groups, by slot and subject, once their cursors are locked.
 
-    Groups that have subscribed before that are locked in their turn: none hands it out now.
+    Groups that have subscribed before that are locked in their turn: none hands one out now.
     """
-    slots = {ref.topic.slot_of(subject.encode())}
-    if subject.startswith(KEYLESS):
-        groups = transaction.rows(GROUPS, (ref.id,))
-        slots |= {
-            head.cursor % PER_TOPIC for _, head in _heads_of(transaction, ref, subject, groups)
-        }
+    wanted: dict[int, list[str]] = {}
+    for change in changes:
+        for slot in _slots_with(transaction, ref, change):
+            wanted.setdefault(slot, []).append(change.subject)
     before = None
     while (groups := transaction.rows(GROUPS, (ref.id,))) != before:
-        wanted = [ref.cursor_number(number, slot) for number, _ in groups for slot in slots]
-        check_open(ref, lock_cursors(transaction, wanted).values())
+        numbers = [ref.cursor_number(group, slot) for group, _ in groups for slot in wanted]
+        check_open(ref, lock_cursors(transaction, numbers).values())
         before = groups
-    return _heads_of(transaction, ref, subject, groups)
+    found: defaultdict[tuple[int, str], list[HeadRow]] = defaultdict(list)
+    for head in _heads_of(transaction, ref, groups, wanted):
+        found[head.cursor % PER_TOPIC, head.subject].append(head)
+    return found
+
+
+def _slots_with(transaction: Transaction, ref: TopicRef, change: TimerChange) -> Collection[int]:
+    """The slot of a subject; those that have it, where it may stand in any."""
+    slots = slots_of(ref.topic, change.subject, change.slot)
+    if len(slots) == 1:
+        return slots
+    anywhere = {slot: [change.subject] for slot in slots}
+    found = _heads_of(transaction, ref, transaction.rows(GROUPS, (ref.id,)), anywhere)
+    return {head.cursor % PER_TOPIC for head in found}
 
 
 def _heads_of(
-    transaction: Transaction, ref: TopicRef, subject: str, groups: Sequence[Row]
-) -> list[tuple[str, HeadRow]]:
-    """The heads of a subject, with the names of their groups.
-
-    A subject that is a key names its slot; one that is the hash of a body does not, so all slots
-    are looked through, by primary key.
-    """
-    by_key = ref.topic.slot_of(subject.encode())
-    slots = ref.topic.all_slots if subject.startswith(KEYLESS) else (by_key,)
-    found = []
-    for group, name in groups:
-        for slot in slots:
-            head = heads.fetched(transaction, ref.cursor_number(group, slot), subject)
-            if head is not None:
-                found.append((name, head))
-    return found
+    transaction: Transaction, ref: TopicRef, groups: Sequence[Row], by_slot: Wanted
+) -> list[HeadRow]:
+    """The heads of subjects, given by slot, in some groups."""
+    wanted = {
+        ref.cursor_number(group, slot): list(dict.fromkeys(names))
+        for group, _ in groups
+        for slot, names in by_slot.items()
+    }
+    return whole_heads(transaction, wanted)

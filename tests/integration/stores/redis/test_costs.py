@@ -12,6 +12,7 @@ import pytest
 from bench import Bench
 from script_heads import head_of, sections, text_of
 from servers import RedisServer
+from support.timer_acts import cancel, edit
 
 from qframe.outcomes import Verdict
 from qframe.stores.records import ChosenDead, TimerSpan
@@ -272,9 +273,9 @@ def test_editing_and_cancelling(bench: Bench, counted: Count) -> None:
     bench.publish(topic, 1, "k", delay_ms=60_000)
     store = bench.store
     for name, step in (
-        ("edit", lambda: store.edit(topic, "k", due_ms=2**42)),
-        ("edit", lambda: store.edit(topic, "k", body=b"2")),
-        ("cancel", lambda: store.cancel(topic, "k")),
+        ("edit", lambda: edit(store, topic, "k", due_ms=2**42)),
+        ("edit", lambda: edit(store, topic, "k", body=b"2")),
+        ("cancel", lambda: cancel(store, topic, "k")),
     ):
         once, least, most, *_ = said(name)
         spent = counted(step)

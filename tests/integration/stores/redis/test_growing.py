@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from bench import Bench
 from servers import RedisServer
+from support.timer_acts import cancel, edit
 
 from qframe.errors import StoreDamaged, UnknownGroup
 from qframe.outcomes import Moved
@@ -161,8 +162,8 @@ def closed(bench: Bench, kind: str) -> tuple[Topic, Callable[[], Topic]]:
 
 
 ACTS: list[tuple[str, str, Callable[[Store, Topic], Any], Any]] = [
-    ("edit", "delay", lambda store, topic: store.edit(topic, "k1", due_ms=5), Moved.DONE),
-    ("cancel", "delay", lambda store, topic: store.cancel(topic, "k1"), Moved.DONE),
+    ("edit", "delay", lambda store, topic: edit(store, topic, "k1", due_ms=5), Moved.DONE),
+    ("cancel", "delay", lambda store, topic: cancel(store, topic, "k1"), Moved.DONE),
     ("subscribe", "delay", lambda store, topic: store.subscribe(topic, "new"), True),
     ("subscribe again", "delay", lambda store, topic: store.subscribe(topic, "g"), False),
     ("drop_group", "delay", lambda store, topic: store.drop_group(topic, "g"), True),

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from servers import RedisServer
+from support.timer_acts import edit
 
 from qframe import Message, QFrame, Topic
 from qframe.drivers.redis import Call
@@ -346,8 +347,8 @@ def test_a_head_whose_header_is_long_can_be_changed_as_any_other(url: str, tmp_p
             how = pack([subject, False, False, 60_000, 0, False])
             words = ("", "delay", 1000, 0, 1000, "mark", how, subject, envelope)
             store._redis.run([Call(of("publish_subjects"), prefix, words)])
-        store.edit(topic, "long", body=b"2")
-        store.edit(topic, "odd", body=b"2")
+        edit(store, topic, "long", body=b"2")
+        edit(store, topic, "odd", body=b"2")
         [changed] = store.timer(topic, "long")
         assert (changed.id, changed.key, changed.body) == ("good-1", "k1", b"2")
         [odd] = store.timer(topic, "odd")

@@ -13,6 +13,7 @@ from bench import Bench
 from eventually import eventually
 from servers import RedisServer
 from serving import Publishing, Serving
+from support.timer_acts import cancel, edit
 
 from qframe import Outgoing, Topic
 from qframe.clock import VirtualClock
@@ -67,9 +68,9 @@ def test_every_operation_works_on_a_server_that_has_forgotten_its_scripts(
         assert forgetful.revoke(topic, "g", asks, "lost").count == 7
         again = bench.got(topic)
         bench.publish(topic, "later", "x", delay_ms=1000)
-        assert forgetful.edit(topic, "x", due_ms=clock.now_ms() + 2000) == "done"
-        assert forgetful.edit(topic, "x", body=b"1") == "done"
-        assert forgetful.cancel(topic, "x") == "done"
+        assert edit(forgetful, topic, "x", due_ms=clock.now_ms() + 2000) == "done"
+        assert edit(forgetful, topic, "x", body=b"1") == "done"
+        assert cancel(forgetful, topic, "x") == "done"
     else:
         assert set(forgetful.offsets_at(topic, 0)) == {0, 1}
     bench.ack(topic, *again)

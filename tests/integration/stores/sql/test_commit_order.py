@@ -10,6 +10,7 @@ from contextlib import contextmanager
 import pytest
 from databases import EPOCH, Together, begun, entry, pulled
 from eventually import eventually
+from support.timer_acts import edit
 
 from qframe.clock import VirtualClock
 from qframe.drivers.sql import Transaction
@@ -158,8 +159,8 @@ def test_producers_workers_and_whoever_moves_dead_and_timers_do_not_lose_or_bloc
         mine, draw = SqlStore(url), random.Random(1)
         while not ended.is_set():
             if topic.has_subjects:
-                mine.edit(topic, f"k{draw.randrange(7)}", due_ms=1)
-                mine.edit(topic, f"k{draw.randrange(7)}", body=b"1")
+                edit(mine, topic, f"k{draw.randrange(7)}", due_ms=1)
+                edit(mine, topic, f"k{draw.randrange(7)}", body=b"1")
             mine.subscribe(topic, "passing")
             mine.drop_group(topic, "passing")
             mine.sweep(topic)

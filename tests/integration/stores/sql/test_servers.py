@@ -14,6 +14,7 @@ from interleaving.points import Run, SteppedPool
 from pooler import Pooler
 from servers import MariaDbServer, PostgresServer
 from sqlalchemy import make_url, select
+from support.timer_acts import edit
 
 from qframe import BadBody, BadUrl, Outgoing, QFrame, Reject, Topic, UnknownGroup
 from qframe.drivers.sql import Statement, Transaction
@@ -184,7 +185,7 @@ def test_a_timer_is_not_handed_out_to_a_group_that_subscribes_while_it_is_edited
     backend = store._database.backend
     backend.pool = SteppedPool(backend.pool, beside)  # type: ignore[assignment]
     with closing(other):
-        assert store.edit(topic, "k", due_ms=1) is Moved.DONE
+        assert edit(store, topic, "k", due_ms=1) is Moved.DONE
         handed_out.extend(one.key for one in pulled(other, topic, "r2", "h").deliveries)
         assert handed_out == ["k"]
         assert other.verify(topic) == []

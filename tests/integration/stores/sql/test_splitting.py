@@ -10,6 +10,7 @@ import msgspec
 import pytest
 from databases import EPOCH, Together, begun, entry
 from eventually import eventually
+from support.timer_acts import cancel
 
 from qframe.drivers.sql import Transaction
 from qframe.outcomes import Moved
@@ -156,11 +157,11 @@ def test_groups_wait_while_a_slot_is_closed_and_timers_of_other_slots_do_not(
     assert store.grow(topic, closing)
     store.close_slot(topic, 0)
     other = SqlStore(url)
-    assert other.cancel(topic, keys[1]) == Moved.DONE
+    assert cancel(other, topic, keys[1]) == Moved.DONE
     waiting = Together(
         lambda: other.drop_group(topic, "g"),
         lambda: other.subscribe(topic, "h"),
-        lambda: other.cancel(topic, keys[0]),
+        lambda: cancel(other, topic, keys[0]),
     )
     for half in topic.split_of(0):
         store.open_slot(topic, half, 0, "token")
