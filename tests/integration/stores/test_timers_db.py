@@ -58,8 +58,8 @@ def test_redis_is_flushed_and_killed_and_so_are_workers_and_every_timer_fires_in
         eventually(lambda: len(fired.keys()) > 20)
         workers[0].kill()
         server.kill()
-        start_dead = len(fired.keys())
-        eventually(lambda: len(fired.keys()) > start_dead + 20)  # without Redis
+        more = min(len(fired.keys()) + 20, 125)  # a slow machine may have few left by now
+        eventually(lambda: len(fired.keys()) >= more)  # without Redis
         server.restart()
         start_worker()
         expected = {f"k{number}" for number in range(150) if number < 100 or not number % 2}
