@@ -10,7 +10,7 @@ STANDING: Final = [
     Mutant(
         "nothing is revoked where replies may have been lost",
         "runtime/feed/pull_loop.py",
-        "            if self._bell.has_lost():\n                self._end_standing()\n",
+        "            if self._bell.has_lost():\n                self._unanswered.end_standing()\n",
         "",
         PULL,
     ),
@@ -18,8 +18,10 @@ STANDING: Final = [
         "what came before replies were lost is thrown away",
         "runtime/feed/pull_loop.py",
         "            for reply in late:\n                self._take_reply(reply)\n"
-        "            if self._bell.has_lost():\n                self._end_standing()\n",
-        "            if self._bell.has_lost():\n                self._end_standing()\n"
+        "            if self._bell.has_lost():\n"
+        "                self._unanswered.end_standing()\n",
+        "            if self._bell.has_lost():\n"
+        "                self._unanswered.end_standing()\n"
         "                return\n            for reply in late:\n"
         "                self._take_reply(reply)\n",
         PULL,
@@ -58,21 +60,21 @@ STANDING: Final = [
     Mutant(
         "a bell for others has a loop sleep on beside what it is to revoke",
         "runtime/feed/pull_loop.py",
-        "self._slots.has_unread or self._in_doubt.unrevoked:",
+        "self._slots.has_unread or self._unanswered.in_doubt:",
         "self._slots.has_unread:",
         PULL,
     ),
     Mutant(
         "pulls stand on in slots that are another's",
         "runtime/feed/pull_loop.py",
-        "                if self._end_standing(owned):\n                    continue\n",
+        "        if unanswered.end_standing(planner.owned):\n            return None\n",
         "",
         PULL,
     ),
     Mutant(
         "a loop that rests takes no replies",
         "runtime/feed/pull_loop.py",
-        "        self._planner.woken(hints)\n        if self._standing:\n"
+        "        self._planner.woken(hints)\n        if self._in_flight.expected:\n"
         "            self._take_late()\n",
         "        self._planner.woken(hints)\n",
         PULL,
@@ -80,35 +82,35 @@ STANDING: Final = [
     Mutant(
         "a reply that comes behind those to the next pulls is dropped",
         "runtime/feed/pull_loop.py",
-        "        else:\n            self._doubt([ask], receipt)\n",
-        "        elif place:\n            self._doubt([ask], receipt)\n",
+        "        else:\n            self._unanswered.doubt([ask], receipt)\n",
+        "        elif has_stood:\n            self._unanswered.doubt([ask], receipt)\n",
         PULL,
     ),
     Mutant(
         "a reply is taken over that its stream has given back by position",
-        "runtime/feed/pull_loop.py",
-        "        if not self._context.topic.has_subjects:\n            slots =",
-        "        if False:\n            slots =",
+        "runtime/feed/unanswered_pulls.py",
+        "if is_stream and pull.slot in slots",
+        "if False",
         PULL,
     ),
     Mutant(
         "a reply that comes while its slot is asked again is dropped",
-        "runtime/feed/standing_pulls.py",
+        "runtime/feed/unanswered_pulls.py",
         "[*before[-1:], StandingPlace(ask.slot, ask.epoch, receipt)]",
         "[StandingPlace(ask.slot, ask.epoch, receipt)]",
         PULL,
     ),
     Mutant(
         "room is kept for replies that have come",
-        "runtime/feed/standing_pulls.py",
+        "runtime/feed/unanswered_pulls.py",
         "            self._replaced = deque(left, maxlen=MOST_REPLACED)\n        self._note()\n",
         "            self._replaced = deque(left, maxlen=MOST_REPLACED)\n",
         PULL,
     ),
     Mutant(
         "what a pull was answered with that others replaced is not revoked",
-        "runtime/feed/standing_pulls.py",
-        "self._replaced += [(self._clock.monotonic_s(), place) for place in before[:-1]]",
+        "runtime/feed/unanswered_pulls.py",
+        "self._replaced += [(self._clock.monotonic_s(), pull) for pull in before[:-1]]",
         "pass",
         PULL,
     ),

@@ -242,7 +242,7 @@ def kept_by(consumer: Any) -> list[tuple[str, Any]]:
     """What the parts of a consumer keep for messages."""
     flow, order, renewal = consumer.flow, consumer._order, consumer.renewal
     lanes = getattr(order, "_lanes", None)
-    standing = consumer.pull_loop._standing
+    pulls = consumer.pull_loop._unanswered
     return [
         ("in flight", consumer.in_flight.deliveries),
         ("bytes in flight", consumer.in_flight._bytes),
@@ -255,9 +255,9 @@ def kept_by(consumer: Any) -> list[tuple[str, Any]]:
         ("ready", flow.ready),
         ("lease renewal", renewal._kept_until_s),
         ("extended leases", renewal._extended_until_s),
-        ("in doubt", consumer.pull_loop._in_doubt._pulls),
-        ("room for no reply", consumer.in_flight.expected - len(standing.slots)),
-        ("pulls in others' slots", standing.slots.difference(consumer.slots.epochs)),
+        ("in doubt", pulls._to_revoke),
+        ("room for no reply", consumer.in_flight.expected - len(pulls._standing)),
+        ("pulls in others' slots", pulls._standing.keys() - consumer.slots.epochs),
         ("claims", getattr(getattr(consumer.policy, "_claims", None), "_claims", ())),
         ("claims let go", getattr(getattr(consumer.policy, "_claims", None), "_leaving", ())),
         ("runs", getattr(getattr(order, "_settlement_order", None), "_runs", ())),

@@ -180,7 +180,7 @@ class SimulatedWorker:
             if not isinstance(error, _away()) or self.is_ready:
                 raise
         for group, consumer in self.consumers.items():
-            self._ledger.left(group, consumer.pull_loop.unrevoked())
+            self._ledger.left(group, consumer.in_flight.unanswered)
         self.coordinator.close()
         self._scheduler.forget(self.process)
         self._on_end()

@@ -92,12 +92,12 @@ def test_a_slot_does_not_pass_on_while_a_pull_of_it_is_in_doubt() -> None:
     epoch = f"{1:016x}"
     bench.membership.owns(s0=epoch)
     assert bench.consumer.slots.open() == {0: epoch}
-    in_doubt = bench.consumer.pull_loop._in_doubt
-    in_doubt.add([PullRequest(0, epoch, 1)], "r")
+    pulls = bench.consumer.pull_loop._unanswered
+    pulls.doubt([PullRequest(0, epoch, 1)], "r")
     bench.membership.owns(leaving=[0], s0=epoch)
     bench.consumer.slots.open()
     assert bench.membership.empty == []
-    assert in_doubt.revoke()
+    assert pulls.revoke()
     bench.consumer.slots.open()
     assert bench.membership.empty == [0]
 

@@ -52,7 +52,7 @@ def test_a_slot_is_unrevoked_from_its_lost_answer_until_its_revocation_has_been_
     seen: list[frozenset[int]] = []
 
     def look() -> None:
-        seen.append(line.loop.unrevoked())
+        seen.append(line.in_flight.unanswered)
         line.clock.advance(50)
 
     line.run(look, look, look)
@@ -67,7 +67,7 @@ def test_a_loop_that_is_stopped_revokes_what_is_in_doubt_before_it_ends() -> Non
     line.run()
     [stats] = line.model.stats(line.topic, "g")
     assert (stats.todo, stats.doing) == (1, 0)
-    assert line.loop.unrevoked() == frozenset()
+    assert line.in_flight.unanswered == frozenset()
 
 
 def test_a_revocation_whose_own_answer_is_lost_is_tried_again() -> None:

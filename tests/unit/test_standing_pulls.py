@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
+from contexts import context_of
 from pull_line import FIRST, SECOND, Line, rings
 
 from qframe.clock import VirtualClock
+from qframe.retry import Backoff
 from qframe.runtime.feed.pull_loop import MOMENT_S
-from qframe.runtime.feed.standing_pulls import REPLACED_S, StandingPlace, StandingPulls
+from qframe.runtime.feed.unanswered_pulls import REPLACED_S, StandingPlace, UnansweredPulls
 from qframe.runtime.flow.in_flight import InFlight
+from qframe.stores.model.store import ModelStore
 from qframe.stores.types import LateReply, PullRequest, PullTerms
 
 KINDS = ["stream", "delay"]
@@ -74,7 +77,7 @@ def test_what_stands_when_it_ends_is_revoked_and_what_has_come_is_not(kind: str)
         PullTerms("r", 1, 9),
     ).deliveries  # fmt: skip
     assert (int(again.body), again.attempt) == (2, 1)
-    assert line.loop.unrevoked() == frozenset()
+    assert line.in_flight.unanswered == frozenset()
 
 
 @pytest.mark.promise(6)
@@ -151,10 +154,10 @@ def test_slots_that_are_lost_are_revoked_before_they_are_passed_on(kind: str) ->
     unrevoked: list[frozenset[int]] = []
 
     def leaves() -> None:
-        unrevoked.append(line.loop.unrevoked())
+        unrevoked.append(line.in_flight.unanswered)
         line.epochs = {0: FIRST}
 
-    line.run(leaves, lambda: unrevoked.append(line.loop.unrevoked()))
+    line.run(leaves, lambda: unrevoked.append(line.in_flight.unanswered))
     assert unrevoked == [{0, 1}, {0}]
     assert line.revoked[0][0] == [1]
 
@@ -276,7 +279,7 @@ def test_a_reply_of_a_stream_whose_slot_was_revoked_by_position_is_pulled_anew()
     assert line.bodies == [1, 2]
 
 
-def place(slot: int, receipt: str) -> StandingPlace:
+def pull_in(slot: int, receipt: str) -> StandingPlace:
     return StandingPlace(slot, FIRST, receipt)
 
 
@@ -288,26 +291,32 @@ def test_no_slot_stands_twice_under_a_receipt() -> None:
     numbers = iter("abcdef")
     in_flight = InFlight(max_messages=9, max_bytes=9, on_room=lambda: None)
     clock = VirtualClock()
-    pulls = StandingPulls(in_flight=in_flight, make_receipt=lambda: next(numbers), clock=clock)
+    pulls = UnansweredPulls(
+        context_of(clock=clock), store=ModelStore(clock=clock), in_flight=in_flight,
+        make_receipt=lambda: next(numbers), position=lambda *_: 0, backoff=Backoff(),
+    )  # fmt: skip
     asks = [PullRequest(slot, FIRST, 1) for slot in range(3)]
-    assert pulls.begin(asks, "x").receipt == "a"
-    pulls.end([place(0, "a")])
-    assert pulls.begin(asks[:1], "x").receipt == "b"
-    assert pulls.begin(asks[1:], "x").receipt == "b"
-    assert pulls.begin(asks, "x").receipt == "c"
-    standing = {place(slot, receipt) for slot in range(3) for receipt in "bc"}
-    replaced = {place(1, "a"), place(2, "a")}  # whose replies may be on their way
-    assert set(pulls.places()) == standing | replaced
-    assert set(pulls.places({1: FIRST, 2: FIRST})) == {place(0, "b"), place(0, "c")}
+    assert pulls.stand(asks, "x").receipt == "a"
+    assert pulls.has_answered(LateReply(0, FIRST, "a", None))
+    assert pulls.stand(asks[:1], "x").receipt == "b"
+    assert pulls.stand(asks[1:], "x").receipt == "b"
+    assert pulls.stand(asks, "x").receipt == "c"
+    standing = {pull_in(slot, receipt) for slot in range(3) for receipt in "bc"}
+    replaced = {pull_in(1, "a"), pull_in(2, "a")}  # whose replies may be on their way
+    assert set(pulls._pulls()) == standing | replaced
     clock.advance(round(REPLACED_S * 1000))
-    assert set(pulls.places()) == standing
+    assert set(pulls._pulls()) == standing
     assert in_flight.expected == 3
-    assert pulls.place_of(LateReply(1, FIRST, "b", None)) == place(1, "b")
-    assert pulls.place_of(LateReply(1, SECOND, "b", None)) is None
-    assert pulls.place_of(LateReply(1, FIRST, "a", None)) is None
+    assert not pulls.has_answered(LateReply(1, SECOND, "b", None))
+    assert not pulls.has_answered(LateReply(1, FIRST, "a", None))
+    assert pulls.has_answered(LateReply(1, FIRST, "b", None))
+    assert not pulls.has_answered(LateReply(1, FIRST, "b", None))
+    assert pulls.end_standing({1: FIRST, 2: FIRST})
+    assert {pull.slot for pull in pulls._pulls()} == {1, 2}
+    assert pulls.in_doubt == {0}
+    assert (in_flight.expected, in_flight.unanswered) == (2, {0, 1, 2})
     pulls.forget()
-    assert not pulls
-    assert in_flight.expected == 0
+    assert (in_flight.expected, in_flight.unanswered) == (0, frozenset())
 
 
 def test_it_takes_over_any_number_of_replies_that_come_one_after_the_other() -> None:

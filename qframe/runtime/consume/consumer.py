@@ -110,9 +110,7 @@ class Consumer:
             give_back=self.give_back, wake=bell.ring,
         )  # fmt: skip
         self.slots: Slots = Slots(
-            context, store=store,
-            busy=lambda: self.in_flight.slots() | self.pull_loop.unrevoked(),
-            give_back=self.give_back,
+            context, store=store, busy=self.in_flight.busy_slots, give_back=self.give_back,
             on_lost=lambda slots: self.lose(self.in_flight.of(slots)), on_change=bell.ring,
         )  # fmt: skip
         self._sender = SettlementSender(

@@ -26,6 +26,7 @@ class AskPlanner:
         turn: the place in the row of slots at which the first plan begins.
 
     Attributes:
+        owned: the slots to pull from, and their epochs.
         rung: the slots that the bell rang for; None if it may have rung for any.
         due_s: when the first message that was seen to wait falls due, on the monotonic clock.
     """
@@ -37,7 +38,7 @@ class AskPlanner:
         self._at_once = DEEP_AT_ONCE
         self._taken_s: float | None = None
         self._positions: dict[tuple[int, str], int] = {}
-        self._owned: Mapping[int, str] = {}
+        self.owned: Mapping[int, str] = {}
         self._quiet: set[int] = set()
         self.rung: frozenset[int] | None = None
         self.due_s: float | None = None
@@ -47,8 +48,8 @@ class AskPlanner:
 
         A bell that rang before, and slots that were quiet, tell nothing about new slots.
         """
-        if owned is not self._owned:
-            self._owned = owned
+        if owned is not self.owned:
+            self.owned = owned
             self.look_everywhere()
 
     def plan(
@@ -71,7 +72,7 @@ class AskPlanner:
             now_s: the time, on the monotonic clock, by which handlers are seen to be quick.
             in_hand: how many of each slot of a stream are in hand; None if nobody has counted.
         """
-        owned = self._owned
+        owned = self.owned
         if (alone := self._alone(left_out)) is not None and room > 0:
             return [self._ask(alone, room, in_hand)]
         allowed = owned.keys() - left_out
@@ -135,7 +136,7 @@ class AskPlanner:
             self.due_s = due_s if self.due_s is None else min(self.due_s, due_s)
         # Where room is small a pull asks some slots only, and the others may be full.
         self._quiet.update([ask.slot for ask in asks])
-        awaited = self._owned.keys() - left_out
+        awaited = self.owned.keys() - left_out
         return self._quiet.issuperset(awaited if self.rung is None else self.rung & awaited)
 
     def woken(self, rung: frozenset[int] | None) -> None:
@@ -164,7 +165,7 @@ class AskPlanner:
         self.look_everywhere()
 
     def _ask(self, slot: int, limit: int, in_hand: Counter[int] | None) -> PullRequest:
-        epoch = self._owned[slot]
+        epoch = self.owned[slot]
         position = self._positions.get((slot, epoch), 0)
         count = None if in_hand is None else in_hand[slot]
         return PullRequest(slot, epoch, limit, position, count)
@@ -174,7 +175,7 @@ class AskPlanner:
         if self.rung is None or len(self.rung) != 1 or left_out:
             return None
         [slot] = self.rung
-        return slot if slot in self._owned else None
+        return slot if slot in self.owned else None
 
     def _next_turn(self, deep: list[int], room: int, now_s: float | None) -> list[int]:
         """The deep slots of a stream that are left to the next pull."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Final, Protocol
 
@@ -13,10 +13,9 @@ from qframe.errors import StoreUnavailable, UnknownGroup
 from qframe.retry import Backoff
 from qframe.runtime.context import ConsumerContext
 from qframe.runtime.feed.ask_planner import AskPlanner
-from qframe.runtime.feed.in_doubt import InDoubt
 from qframe.runtime.feed.pull_receiver import PullReceiver
 from qframe.runtime.feed.slots import Slots
-from qframe.runtime.feed.standing_pulls import StandingPulls
+from qframe.runtime.feed.unanswered_pulls import UnansweredPulls
 from qframe.runtime.flow.admission import LONGEST_SLEEP_S, AdmissionControl
 from qframe.runtime.flow.in_flight import InFlight
 from qframe.service import Service
@@ -89,9 +88,6 @@ class PullLoop(Service):
         self._worker = worker
         self._is_kept = context.topic.history_ms > 0
         self._can_stand = bool(bell.address) and max_attempts > 1
-        self._standing = StandingPulls(
-            in_flight=in_flight, make_receipt=self._new_receipt, clock=context.clock
-        )
         self._clock = context.clock
         self._backoff = Backoff(0.05, cap=2)
         topic = context.topic
@@ -99,9 +95,9 @@ class PullLoop(Service):
             has_subjects=topic.has_subjects,
             turn=random.randrange(topic.slots),  # noqa: S311 - fairness, no secret
         )
-        self._in_doubt = InDoubt(
-            topic=topic, group=context.group, store=store, backoff=self._backoff,
-            clock=self._clock, on_unavailable=self._report,
+        self._unanswered = UnansweredPulls(
+            context, store=store, in_flight=in_flight, make_receipt=self._new_receipt,
+            position=self._planner.position, backoff=self._backoff,
         )  # fmt: skip
         able = store.capabilities
         self._at_most = able.pull_at_most.get(topic.kind, PULL_AT_MOST)
@@ -112,12 +108,10 @@ class PullLoop(Service):
         self.idle: bool = False
         self.looked: int = 0
         self._begun = 0
+        self._failures = 0
+        self._unknown: UnknownGroup | None = None
         self._is_asked_to_look = False
         self._count_again_at_s = 0.0
-
-    def unrevoked(self) -> frozenset[int]:
-        """The slots in which the store may hold what no reply has brought; from any thread."""
-        return self._in_doubt.unrevoked | self._standing.slots
 
     def reconnect(self) -> None:
         """Drops connections that may be broken."""
@@ -141,73 +135,69 @@ class PullLoop(Service):
 
     def run(self) -> None:
         """Pulls until it is stopped."""
-        failures = 0
-        unknown: UnknownGroup | None = None
-        planner, bell = self._planner, self._bell
         self._look_everywhere_at_s = self._clock.monotonic_s() + self._longest_s
         while not self.stopping:
             self._steps.begin()
             self._begun += 1
-            asks: list[PullRequest] = []
-            receipt = ""
             try:
-                if unknown is not None:
-                    self._receiver.subscribe_anew(unknown)
-                    unknown = None
-                if self._in_doubt.revoke():
-                    planner.look_everywhere()
-                owned = self._slots.open()
-                planner.own(owned)
-                if self._end_standing(owned):
-                    continue
-                asks = self._asks()
-                if not asks:
-                    if self._flow.paused and self._end_standing():
-                        continue
-                    self._receiver.held_back()
-                    if owned:
-                        self.looked = self._begun
-                        self._wait(self._in_doubt.at_most(self._flow.again_s))
-                    else:
-                        self._rest(owned)
-                    continue
-                receipt = self._new_receipt()
-                may_stand = self._can_stand and self._flow.may_stand(len(owned))
-                terms = PullTerms(receipt, self._lease_ms, self._max_attempts)
-                if may_stand:
-                    terms = terms._replace(standing=self._standing.begin(asks, bell.address))
-                self._receiver.before_pull()
-                pulled = self._store.pull(self._context.topic, self._context.group, asks, terms)
+                answer = self._pull()
             except UnknownGroup as error:
-                if unknown is not None:
-                    raise
-                unknown = error
-                self._in_doubt.forget()
-                self._standing.forget()
-                planner.forget()
-                continue
+                if self._unknown is not None:
+                    raise  # the receiver does not subscribe anew
+                self._unknown = error
+                self._unanswered.forget()
+                self._planner.forget()
             except StoreUnavailable as error:
-                failures += 1
-                self._report(error)
-                if asks:
-                    self._doubt(asks, receipt)
-                self._wait(self._backoff.bound_ms(failures) / 1000)
-                continue
-            failures = 0
-            if pulled.in_doubt:
-                self._doubt([ask for ask in asks if ask.slot in pulled.in_doubt], receipt)
-            self._take(asks, pulled)
-            self._handle_kept()
-            if self._all_quiet(asks, pulled):
-                self._rest(owned)
-            elif self._standing and self._bell.wait(0):  # replies must not wait for a rest
-                planner.stirred(self._bell.hints())
-                self._take_late()
+                self._failures += 1
+                self._context.unavailable(self.name, error)
+                self._wait(self._backoff.bound_ms(self._failures) / 1000)
+            else:
+                if answer is not None:
+                    self._failures = 0
+                    self._go_on_after(*answer)
         self._flow.ends()
-        self._end_standing()
+        self._unanswered.end_standing()
         with suppress(UnknownGroup):  # another owner would count what nobody has handled
-            self._in_doubt.revoke(at_once=True)
+            self._unanswered.revoke(at_once=True)
         self._steps.rest()
+
+    def _pull(self) -> tuple[list[PullRequest], PullResult] | None:
+        """Asks the store, once; None where there was something else to do, or nothing fits."""
+        if self._unknown is not None:
+            self._receiver.subscribe_anew(self._unknown)
+            self._unknown = None
+        planner, unanswered = self._planner, self._unanswered
+        if unanswered.revoke():
+            planner.look_everywhere()
+        planner.own(self._slots.open())
+        if unanswered.end_standing(planner.owned):
+            return None
+        asks = self._asks()
+        if not asks:
+            if not (self._flow.paused and unanswered.end_standing()):
+                self._wait_for_room()
+            return None
+        terms = self._terms(asks)
+        topic, group = self._context.topic, self._context.group
+        self._receiver.before_pull()
+        try:
+            pulled = self._store.pull(topic, group, asks, terms)
+        except StoreUnavailable:
+            unanswered.doubt(asks, terms.receipt)
+            raise
+        if pulled.in_doubt:
+            unanswered.doubt([ask for ask in asks if ask.slot in pulled.in_doubt], terms.receipt)
+        return asks, pulled
+
+    def _go_on_after(self, asks: list[PullRequest], pulled: PullResult) -> None:
+        """Takes over what was pulled, and rests where there is nothing more."""
+        self._take(asks, pulled)
+        self._handle_kept()
+        if self._all_quiet(asks, pulled):
+            self._rest()
+        elif self._in_flight.expected and self._bell.wait(0):  # replies must not wait for a rest
+            self._planner.stirred(self._bell.hints())
+            self._take_late()
 
     def _asks(self) -> list[PullRequest]:
         room = self._flow.room(self._at_most)  # which may give back
@@ -219,17 +209,32 @@ class PullLoop(Service):
             self._count_again_at_s = now_s + COUNT_EVERY_S
         return self._planner.plan(room, self._left_out, now_s=now_s, in_hand=in_hand)
 
-    def _rest(self, owned: Mapping[int, str]) -> None:
+    def _terms(self, asks: list[PullRequest]) -> PullTerms:
+        terms = PullTerms(self._new_receipt(), self._lease_ms, self._max_attempts)
+        if self._can_stand and self._flow.may_stand(len(self._planner.owned)):
+            terms = terms._replace(standing=self._unanswered.stand(asks, self._bell.address))
+        return terms
+
+    def _wait_for_room(self) -> None:
+        """Waits where no slot may be asked, or nothing fits."""
+        self._receiver.held_back()
+        if self._planner.owned:
+            self.looked = self._begun
+            self._wait(self._unanswered.at_most(self._flow.again_s))
+        else:
+            self._rest()
+
+    def _rest(self) -> None:
         """Waits where all slots are quiet, or it has none, until there may be something to pull."""
         self.idle = True
         self._flow.rests()
-        if owned:
+        if self._planner.owned:
             self.looked = self._begun
-        until_s = self._clock.monotonic_s() + self._sleep_s(owned)
+        until_s = self._clock.monotonic_s() + self._sleep_s()
         while True:
             self._wait(max(0.0, until_s - self._clock.monotonic_s()), all_are_quiet=True)
             # A bell rings for all slots of its topic, and most, or all, may be others'.
-            if not self._is_rung_for_others(owned):
+            if not self._is_rung_for_others():
                 return
 
     def _wait(self, timeout_s: float, *, all_are_quiet: bool = False) -> None:
@@ -247,7 +252,7 @@ class PullLoop(Service):
             self._is_asked_to_look = False
             hints, self._look_everywhere_at_s = None, now_s + self._longest_s
         self._planner.woken(hints)
-        if self._standing:
+        if self._in_flight.expected:
             self._take_late()
 
     def _new_receipt(self) -> str:
@@ -265,62 +270,33 @@ class PullLoop(Service):
             for reply in late:
                 self._take_reply(reply)
             if self._bell.has_lost():
-                self._end_standing()
+                self._unanswered.end_standing()
             self._handle_kept()
-            if not (late and self._standing and self._bell.wait(MOMENT_S)):
+            if not (late and self._in_flight.expected and self._bell.wait(MOMENT_S)):
                 return
             self._planner.stirred(self._bell.hints())
 
     def _take_reply(self, reply: LateReply) -> None:
         """Takes over what a pull that stood was answered with, or gives it back.
 
-        It does where a pull has brought it as well, what is before it has not come yet, or it comes
-        later than the replies to the next pulls.
+        It gives back what a pull has brought as well, what has overtaken a message before it, and
+        what comes later than the replies to the next pulls.
         """
-        place, one = self._standing.place_of(reply), reply.delivery
-        slot, epoch, receipt = reply.slot, reply.epoch, reply.receipt
+        slot, epoch, receipt, one = reply
+        has_stood = self._unanswered.has_answered(reply)
         position = self._planner.position(slot, epoch)
         ask = PullRequest(slot, epoch, QUIET, position)
-        is_next = one is not None and (one.subject is not None or position in (0, one.seq))
-        self._standing.end([] if place is None else [place])
-        if one is not None and is_next and place is not None:
+        if has_stood and one is not None and (one.subject is not None or position in (0, one.seq)):
             self._take([ask], PullResult([one]))
         else:
-            self._doubt([ask], receipt)
+            self._unanswered.doubt([ask], receipt)
 
-    def _doubt(self, asks: list[PullRequest], receipt: str) -> None:
-        """Has what was handed out under a receipt revoked.
-
-        Of a stream that goes by position, which also gives back what its pulls that stand brought.
-        """
-        self._in_doubt.add(asks, receipt)
-        if not self._context.topic.has_subjects:
-            slots = {ask.slot for ask in asks}
-            self._standing.end([one for one in self._standing.places() if one.slot in slots])
-
-    def _end_standing(self, owned: Mapping[int, str] | None = None) -> bool:
-        """Revokes pulls that stand, or those of them whose slots are owned no more.
-
-        Returns:
-            Whether there were any.
-        """
-        if not (places := self._standing.places(owned)):
-            return False
-        asks: dict[str, list[PullRequest]] = {}
-        for slot, epoch, receipt in places:
-            ask = PullRequest(slot, epoch, 1, self._planner.position(slot, epoch))
-            asks.setdefault(receipt, []).append(ask)
-        for receipt, those in asks.items():
-            self._in_doubt.add(those, receipt)
-        self._standing.end(places)
-        return True
-
-    def _is_rung_for_others(self, owned: Mapping[int, str]) -> bool:
+    def _is_rung_for_others(self) -> bool:
         """Whether the bell rang for none of its slots, and it has none to take or revoke either."""
         rung = self._planner.rung
-        if rung is None or self._slots.has_unread or self._in_doubt.unrevoked:
+        if rung is None or self._slots.has_unread or self._unanswered.in_doubt:
             return False
-        return rung.isdisjoint(owned)
+        return rung.isdisjoint(self._planner.owned)
 
     def _take(self, asks: list[PullRequest], pulled: PullResult) -> None:
         deliveries = pulled.deliveries
@@ -340,7 +316,7 @@ class PullLoop(Service):
                 self._in_flight.remove(set(deliveries).difference(owned))
             self._receiver.offer(owned)
         if pulled.faults:
-            self._in_doubt.add_damaged(pulled.faults)
+            self._unanswered.add_damaged(pulled.faults)
         if pulled.fenced:
             self._slots.fenced(pulled.fenced)
         self._slots.note_full([ask.slot for ask in asks], pulled.full)
@@ -367,19 +343,16 @@ class PullLoop(Service):
     @property
     def _left_out(self) -> frozenset[int]:
         """Slots that are not asked: what was handed out may not be known, or is on its way back."""
-        return self._in_doubt.slots | self._in_flight.returning
+        return self._unanswered.left_out | self._in_flight.returning
 
-    def _sleep_s(self, owned: Mapping[int, str]) -> float:
+    def _sleep_s(self) -> float:
         """Until something falls due, but not for ever: the bell is a hint, and so is the member."""
-        has_all = owned and not self._slots.has_unread
+        has_all = self._planner.owned and not self._slots.has_unread
         longest_s = self._longest_s if has_all else AWAY_SLEEP_S
-        sleep_s = self._in_doubt.at_most(longest_s)
+        sleep_s = self._unanswered.at_most(longest_s)
         due_s, everywhere_s = self._planner.due_s, self._look_everywhere_at_s
         at_s = everywhere_s if due_s is None else min(due_s, everywhere_s)
         return min(sleep_s, max(0.0, at_s - self._clock.monotonic_s()))
-
-    def _report(self, error: StoreUnavailable) -> None:
-        self._context.unavailable(self.name, error)
 
     def _emit(self, pulled: PullResult) -> None:
         emit = self._context.emit

@@ -29,6 +29,7 @@ class InFlight:
     Attributes:
         deliveries: what is in flight; always the same set, to look at only.
         expected: how many more the store may hand out without being asked again.
+        unanswered: the slots of which the store may have handed out what no reply has brought.
     """
 
     def __init__(self, *, max_messages: int, max_bytes: int, on_room: Callable[[], None]) -> None:
@@ -38,6 +39,7 @@ class InFlight:
         self._guard = threading.Lock()
         self.deliveries: set[Delivery] = set()
         self.expected: int = 0
+        self.unanswered: frozenset[int] = frozenset()
         self._returning: set[Delivery] = set()
         self._bytes = 0
         self._bytes_each = 1
@@ -123,6 +125,10 @@ class InFlight:
     def slots(self) -> set[int]:
         """The slots of what is in flight."""
         return {one.slot for one in self.all()}
+
+    def busy_slots(self) -> set[int]:
+        """The slots that may not be handed over yet."""
+        return self.slots().union(self.unanswered)
 
     def of(self, slots: Collection[int]) -> list[Delivery]:
         """The deliveries of these slots that are in flight."""

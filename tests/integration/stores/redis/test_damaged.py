@@ -19,7 +19,7 @@ from qframe.cli.main import cli
 from qframe.clock import SYSTEM_CLOCK
 from qframe.doctor.examine import examine
 from qframe.options.settings import Settings
-from qframe.runtime.feed import in_doubt
+from qframe.runtime.feed import unanswered_pulls
 from qframe.telemetry.store_numbers import StoreNumbers
 from qframe.web.problems import problems_of
 from qframe.web.sampler import Sampler
@@ -86,7 +86,7 @@ def place(
 def test_a_key_of_another_type_is_named_and_its_slot_alone_stands_still(
     place: Place, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(in_doubt, "DAMAGED_SLEEP_S", 0.05)
+    monkeypatch.setattr(unanswered_pulls, "DAMAGED_SLEEP_S", 0.05)
     place.publish(1, 1, 2)
     place.publish(1, 3, delay=3600)
     wrong = "RPUSH" if TYPES[name] != "list" else "SET"
@@ -117,7 +117,7 @@ def test_a_stream_that_was_tampered_with_is_not_called_clean_and_stops_no_worker
     redis_server: RedisServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str,
     words: tuple[Any, ...], fault: str,
 ) -> None:  # fmt: skip
-    monkeypatch.setattr(in_doubt, "DAMAGED_SLEEP_S", 0.05)
+    monkeypatch.setattr(unanswered_pulls, "DAMAGED_SLEEP_S", 0.05)
     place = Place(redis_server.url, tmp_path.name, "stream")
     with place.app:
         place.publish(1, 1, 2)
