@@ -26,7 +26,7 @@ from qframe.runtime.context import ConsumerContext
 from qframe.runtime.executors.base import Executor
 from qframe.runtime.executors.event_loop import EventLoop
 from qframe.runtime.feed.settlement_sender import SettlementSender
-from qframe.runtime.feed.settler import OnLeaked, SettlementReceiver, Settler
+from qframe.runtime.feed.settler import SettlementReceiver, Settler
 from qframe.runtime.handler.middleware import hooked
 from qframe.runtime.handler.spec import ConsumerSpec, OnSettled, check_hooks
 from qframe.runtime.policies.checkers import Checkers
@@ -246,11 +246,9 @@ class Assembly(msgspec.Struct, frozen=True, kw_only=True):
 def _telling(make_settler: SettlerMaker, on_settled: OnSettled | None) -> SettlerMaker:
     """Makes a settler that tells what the store has said of each settlement."""
 
-    def make(
-        context: ConsumerContext, sender: SettlementSender, on_leaked: OnLeaked
-    ) -> SettlementReceiver:
+    def make(context: ConsumerContext, sender: SettlementSender) -> SettlementReceiver:
         sender.on_results = on_settled
-        return make_settler(context, sender, on_leaked)
+        return make_settler(context, sender)
 
     return make_settler if on_settled is None else make
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from contextlib import suppress
 from queue import Empty, SimpleQueue
 
@@ -10,7 +11,7 @@ from qframe.message import Delivery
 from qframe.outcomes import Settled
 from qframe.runtime.context import ConsumerContext
 from qframe.runtime.feed.settlement_sender import SettlementSender
-from qframe.runtime.feed.settler import Leak, OnLeaked, Settlements
+from qframe.runtime.feed.settler import Settlements
 from qframe.testing.crashes import Point, WorkerLife
 
 
@@ -20,23 +21,17 @@ class DirectSettler:
     Args:
         context: the consumer's.
         sender: tells the store.
-        on_leaked: called for a message that was dropped unsettled.
         life: the worker's; once it is over the store hears nothing more.
     """
 
     def __init__(
-        self,
-        context: ConsumerContext,
-        sender: SettlementSender,
-        on_leaked: OnLeaked,
-        life: WorkerLife,
+        self, context: ConsumerContext, sender: SettlementSender, life: WorkerLife
     ) -> None:
         self._where = (context.topic.name, context.group)
         self._sender = sender
-        self._on_leaked = on_leaked
         self._life = life
         self._telling = threading.RLock()
-        self._leaks: SimpleQueue[Leak] = SimpleQueue()
+        self._leaks: SimpleQueue[Callable[[], object]] = SimpleQueue()
         self.alive: bool = False
 
     def start(self) -> None:
@@ -55,7 +50,7 @@ class DirectSettler:
         A message that was let go is heard later: the garbage collector tells of it, whatever lock
         is held.
         """
-        if isinstance(item, Leak):
+        if callable(item):
             self._leaks.put(item)
             self._life.wake()
             return
@@ -84,6 +79,6 @@ class DirectSettler:
         heard = False
         with suppress(Empty):
             while True:
-                self._on_leaked(self._leaks.get_nowait().delivery)
+                self._leaks.get_nowait()()
                 heard = True
         return heard

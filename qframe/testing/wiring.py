@@ -25,7 +25,6 @@ from qframe.runtime.consume.executor_parts import ExecutorParts
 from qframe.runtime.context import ConsumerContext
 from qframe.runtime.executors.event_loop import EventLoop
 from qframe.runtime.feed.settlement_sender import SettlementSender
-from qframe.runtime.feed.settler import OnLeaked
 from qframe.runtime.handler.attempt import Attempt
 from qframe.runtime.handler.spec import ConsumerSpec
 from qframe.runtime.process.health import Health
@@ -179,12 +178,8 @@ class Wiring:
                 executors.append(InlineBatchExecutor(place, handler, clock=self._clock, life=life))
             return executors[0]
 
-        def make_settler(
-            context: ConsumerContext,
-            sender: SettlementSender,
-            on_leaked: OnLeaked,
-        ) -> DirectSettler:
-            settlers.append(DirectSettler(context, sender, on_leaked, life))
+        def make_settler(context: ConsumerContext, sender: SettlementSender) -> DirectSettler:
+            settlers.append(DirectSettler(context, sender, life))
             return settlers[0]
 
         spec = msgspec.structs.replace(

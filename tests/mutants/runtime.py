@@ -348,8 +348,8 @@ RUNTIME: Final = [
     Mutant(
         "a renewal is not told what is settled first and not answered",
         "runtime/consume/consumer.py",
-        "*(self._first.asked if self._first else ())",
-        "*(self._first.settled if self._first else ())",
+        "*(first.asked if first else ())",
+        "*(first.settled if first else ())",
         "tests/integration/consumers/test_at_most_once.py -k lost_by_a_renewal",
     ),
     Mutant(

@@ -84,7 +84,7 @@ class Bench:
             context, store=store, in_flight=self.in_flight, epochs=lambda: {0: "e", 1: "e"},
             on_settled=self._drain,
         )  # fmt: skip
-        self.settler = Settler(context, self.sender, lambda _: None)
+        self.settler = Settler(context, self.sender)
 
     def _drain(self) -> None:
         self.drained += 1

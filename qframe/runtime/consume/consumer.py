@@ -18,7 +18,6 @@ from qframe.outcomes import Settled
 from qframe.runtime.consume.engine import Engine
 from qframe.runtime.consume.executor_parts import ExecutorParts
 from qframe.runtime.consume.finisher import Finisher
-from qframe.runtime.consume.manual_acks import ManualAcks
 from qframe.runtime.consume.mark_sender import MarkSender
 from qframe.runtime.consume.orders import order_of
 from qframe.runtime.context import ConsumerContext
@@ -26,14 +25,13 @@ from qframe.runtime.executors.base import Executor, KeepingExecutor
 from qframe.runtime.feed.lease_renewer import LeaseRenewer
 from qframe.runtime.feed.pull_loop import PullLoop
 from qframe.runtime.feed.settlement_sender import SettlementSender
-from qframe.runtime.feed.settler import Leak, OnLeaked, SettlementReceiver, Settler
+from qframe.runtime.feed.settler import SettlementReceiver, Settler
 from qframe.runtime.feed.slots import Slots
 from qframe.runtime.feed.subscription import Subscription
 from qframe.runtime.flow.admission import AdmissionControl
 from qframe.runtime.flow.in_flight import InFlight
 from qframe.runtime.handler.attempt import Attempt
 from qframe.runtime.handler.binding import BatchHandler, Handler
-from qframe.runtime.handler.failure_handler import FailureHandler
 from qframe.runtime.handler.meter import Meter
 from qframe.runtime.handler.time_limit import TimeLimit
 from qframe.runtime.policies.base import EffectPolicy
@@ -47,7 +45,7 @@ from qframe.topic import Topic
 LAST_WORDS_S: Final = 5.0
 
 SettleNow = Callable[[list[Delivery]], list[Settled]]
-SettlerMaker = Callable[[ConsumerContext, SettlementSender, OnLeaked], SettlementReceiver]
+SettlerMaker = Callable[[ConsumerContext, SettlementSender], SettlementReceiver]
 
 
 class Consumer:
@@ -92,6 +90,8 @@ class Consumer:
         flow_clock: Clock | None = None,
         meter: Meter | None = None,
     ) -> None:
+        # Each part is made of parts above it, and of methods of the consumer, which none of them
+        # calls before `start`. One circle is closed at the end: the finisher and its executor.
         self.topic: str = topic.name
         self.group = group
         self._coordinator = coordinator
@@ -100,14 +100,13 @@ class Consumer:
         self._context = context = ConsumerContext(
             topic=topic, group=group, events=events, clock=clock, fail=on_failure
         )
-        of_flow = structs.replace(context, clock=flow_clock or clock)
         self._subscription = Subscription(context, options=options, store=store)
         self.in_flight: InFlight = InFlight(
             max_messages=options.max_in_flight, max_bytes=max_bytes, on_room=bell.ring
         )
         self.flow: AdmissionControl = AdmissionControl(
-            of_flow, options=options, store=store, in_flight=self.in_flight,
-            give_back=self.give_back, wake=bell.ring,
+            structs.replace(context, clock=flow_clock or clock), options=options, store=store,
+            in_flight=self.in_flight, give_back=self.give_back, wake=bell.ring,
         )  # fmt: skip
         self.slots: Slots = Slots(
             context, store=store, busy=self.in_flight.busy_slots, give_back=self.give_back,
@@ -117,43 +116,34 @@ class Consumer:
             context, store=store, in_flight=self.in_flight, epochs=lambda: self.slots.epochs,
             on_settled=self.slots.drain, meter=meter,
         )  # fmt: skip
-        self.settler: SettlementReceiver = make_settler(
-            context, self._sender, lambda delivery: self._finisher.leaked(delivery)
-        )
-        self.renewal: LeaseRenewer = LeaseRenewer(
-            context, store=store, in_flight=self.in_flight, lease_ms=options.lease_ms,
-            epochs=lambda: self.slots.epochs, on_lost=self.lose,
-            sending=lambda: [*self._sender.holds, *(self._first.asked if self._first else ())],
-            on_stream_lost=self.slots.fenced,
-        )  # fmt: skip
+        self.settler: SettlementReceiver = make_settler(context, self._sender)
         self.pull_loop: PullLoop = PullLoop(
             context, store=store, bell=bell, slots=self.slots, receiver=self,
             in_flight=self.in_flight, flow=self.flow, lease_ms=options.lease_ms,
             max_attempts=options.deliveries_at_most, worker=worker,
         )  # fmt: skip
         self.policy: EffectPolicy = make_policy(self.settler.settle_now)
-        self._first = self.policy if isinstance(self.policy, SettleFirst) else None
-        time_limit = TimeLimit(context, options.timeout)
-        time_limit.is_measured = self.policy.blocks
-        # The garbage collector may call from anywhere: a leak goes through a queue that allows it.
-        self._acks = ManualAcks(lambda leaked: self.settler.put(Leak(leaked)))
+        self._first = first = self.policy if isinstance(self.policy, SettleFirst) else None
+        self.renewal: LeaseRenewer = LeaseRenewer(
+            context, store=store, in_flight=self.in_flight, lease_ms=options.lease_ms,
+            epochs=lambda: self.slots.epochs, on_lost=self.lose,
+            sending=lambda: [*self._sender.holds, *(first.asked if first else ())],
+            on_stream_lost=self.slots.fenced,
+        )  # fmt: skip
         self._order, batches = order_of(
             context, options, self.in_flight, self.settler.put,
-            filters_first=self._first is not None and self._first.filters,
+            filters_first=first is not None and first.filters,
         )  # fmt: skip
+        time_limit = TimeLimit(context, options.timeout, is_measured=self.policy.blocks)
         self._finisher = Finisher(
-            context, options=options, policy=self.policy, order=self._order,
-            flow=self.flow, in_flight=self.in_flight, slots=self.slots,
-            failures=FailureHandler(context, options=options, on_failed=self.flow.failed),
-            time_limit=time_limit, acks=self._acks,
-            dispatch=lambda attempts: self.executor.dispatch(attempts),
-            pause=lambda attempt, wait_s: self.executor.pause(attempt, wait_s),
-            take_back=self._take_back, extend=self.renewal.extend, wake=bell.ring,
+            context, options=options, policy=self.policy, order=self._order, flow=self.flow,
+            in_flight=self.in_flight, slots=self.slots, time_limit=time_limit,
+            call_later=self.settler.put, take_back=self._take_back, extend=self.renewal.extend,
         )  # fmt: skip
-        has_marks = isinstance(self.policy, Marks)
-        self.marks: MarkSender | None = (
-            MarkSender(context, lambda unit: engine.finish(unit)) if has_marks else None
-        )
+        self._acks = self._finisher.acks
+        self.marks: MarkSender | None = None
+        if isinstance(self.policy, Marks):
+            self.marks = MarkSender(context, self._finisher.finish)
         engine = Engine(
             handler=handler, options=options, policy=self.policy, order=self._order,
             flow=self.flow, in_flight=self.in_flight, slots=self.slots, time_limit=time_limit,
@@ -165,6 +155,7 @@ class Consumer:
                 self.pull_loop.relieve,
             )
         )  # fmt: skip
+        self._finisher.executor = self.executor
         self._keeping: KeepingExecutor | None = None
         if isinstance(self.executor, KeepingExecutor):
             self._keeping = self.executor

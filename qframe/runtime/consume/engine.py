@@ -198,12 +198,6 @@ class Engine:
         else:
             self._finisher.end([attempt], None, marks.put)
 
-    def finish(self, unit: list[Attempt]) -> None:
-        """Finishes the effects of attempts, and goes on with what waited for that."""
-        ended = self._finisher.finished(unit)
-        self._finisher.set_aside([(attempt, 0.0) for part in ended.again for attempt in part])
-        self._finisher.go_on_after(ended.done)
-
     def _prepare(self, worker: RunWorker) -> None:
         """Asks about a run in one call; it is taken off, so that nobody else begins with it."""
         with suppress(IndexError):
@@ -335,8 +329,19 @@ class Engine:
     def end_batch(
         self, unit: list[Attempt], error: BaseException | None, *, is_cancelled: bool
     ) -> list[list[Attempt]]:
-        """Ends a batch by the finisher; returns in which parts it is tried again, at once."""
-        return self._finisher.end_batch(unit, error, is_cancelled=is_cancelled)
+        """Ends a batch; returns in which parts it is tried again, at once.
+
+        Args:
+            unit: what the handler was called with.
+            error: what it has raised.
+            is_cancelled: whether it was cancelled, since it was late or nothing in it was ours.
+        """
+        if is_cancelled and not any(attempt.overdue for attempt in unit):
+            self._policy.release(unit)
+            return [unit]
+        ended = self.end(unit, error)
+        self._finisher.go_on_after(ended.done)
+        return ended.again
 
     # For a loop of the user's own.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
+from functools import partial
 from typing import Final, cast
 
 from qframe.errors import AlreadySettled, NotSupported
@@ -11,7 +12,7 @@ from qframe.options.consumer import ConsumerOptions
 from qframe.retry import NeedRetry
 from qframe.runtime.consume.manual_acks import ManualAcks
 from qframe.runtime.context import ConsumerContext
-from qframe.runtime.executors.base import Ended
+from qframe.runtime.executors.base import Ended, Executor
 from qframe.runtime.feed.slots import Slots
 from qframe.runtime.flow.admission import AdmissionControl
 from qframe.runtime.flow.in_flight import InFlight
@@ -36,15 +37,21 @@ class Finisher:
     Args:
         context, options: the consumer's.
         policy: hears that a handler has ended.
-        order, acks: of deliveries, and the attempts that their users settle.
+        order: of deliveries.
         flow: hears how handlers have ended, and of attempts that wait.
         in_flight, slots: what is in flight, and whether that is this worker's.
-        failures: decides how an attempt ends whose handler has raised.
         time_limit: how long a handler may run.
-        dispatch, pause: hand attempts to the executor, now or after a pause.
+        call_later: has the settler's thread call something; the garbage collector may ask for it.
         take_back: hears of deliveries that the store has taken back, with one before them.
-        extend, wake: renew a lease, and wake the pull loop.
+        extend: renews a lease.
+
+    Attributes:
+        acks: the attempts that their users settle.
+        executor: has attempts to be handled. It is made of an engine, which is made of a finisher:
+            so it is set when all are made.
     """
+
+    executor: Executor
 
     def __init__(
         self,
@@ -56,26 +63,21 @@ class Finisher:
         flow: AdmissionControl,
         in_flight: InFlight,
         slots: Slots,
-        failures: FailureHandler,
         time_limit: TimeLimit,
-        acks: ManualAcks,
-        dispatch: Callable[[list[Attempt]], None],
-        pause: Callable[[Attempt, float], None],
+        call_later: Callable[[Callable[[], object]], None],
         take_back: Callable[[Collection[Delivery]], None],
         extend: Callable[[Delivery, float], None],
-        wake: Callable[[], None],
     ) -> None:
         self._context = context
         self.topic, self.group = context.topic.name, context.group
         self._options = options
         self._policy = policy
         self._first = policy if isinstance(policy, SettleFirst) else None
-        self._order, self._acks = order, acks
-        self._flow, self._in_flight, self._slots = flow, in_flight, slots
-        self._failures, self._time_limit = failures, time_limit
-        self._dispatch, self._pause = dispatch, pause
-        self._take_back = take_back
-        self._extend, self._wake = extend, wake
+        self._order, self._flow, self._time_limit = order, flow, time_limit
+        self._in_flight, self._slots = in_flight, slots
+        self._failures = FailureHandler(context, options=options, on_failed=flow.failed)
+        self._take_back, self._extend = take_back, extend
+        self.acks: ManualAcks = ManualAcks(lambda one: call_later(partial(self.leaked, one)))
         self._joins_batches = policy.is_joint and options.batch is not None
         self._whose = "a batch's" if self._joins_batches else "an AsyncSession's"
 
@@ -104,7 +106,7 @@ class Finisher:
         return self.attempts(self._order.free(deliveries))
 
     def end(self, unit: list[Attempt], error: BaseException | None, later: Later = None) -> Ended:
-        """Ends what a handler was called with; `later` gets what is then to be `finished`."""
+        """Ends what a handler was called with; `later` gets what is to be finished."""
         error = self._outcome(unit, error)
         try:
             if error is not None:
@@ -112,23 +114,6 @@ class Finisher:
             return self._end_well(unit, later)
         finally:
             del error  # its traceback leads here, and would keep the attempts in a circle
-
-    def end_batch(
-        self, unit: list[Attempt], error: BaseException | None, *, is_cancelled: bool
-    ) -> list[list[Attempt]]:
-        """Ends a batch; returns in which parts it is tried again, at once.
-
-        Args:
-            unit: what the handler was called with.
-            error: what it has raised.
-            is_cancelled: whether it was cancelled, since it was late or nothing in it was ours.
-        """
-        if is_cancelled and not any(attempt.overdue for attempt in unit):
-            self._policy.release(unit)
-            return [unit]
-        ended = self.end(unit, error)
-        self.go_on_after(ended.done)
-        return ended.again
 
     def _outcome(self, unit: list[Attempt], error: BaseException | None) -> BaseException | None:
         """The error that a call ends with: the handler's, or one for how it has returned."""
@@ -150,18 +135,24 @@ class Finisher:
         ending: list[Attempt] = []
         others: list[Attempt] = []
         ends = Attempt.return_to_end if self._policy.blocks else Attempt.returns
-        with self._acks.guard:
+        with self.acks.guard:
             for attempt in unit:
                 (ending if ends(attempt) else others).append(attempt)
         for attempt in others:
             self.leave(attempt, has_returned=True)
         if later is None:
-            return self.finished(ending) if ending else Ended([], [])
+            return self._finished(ending) if ending else Ended([], [])
         for attempt in ending:
             later(attempt)
         return Ended([], [])
 
-    def finished(self, ending: list[Attempt]) -> Ended:
+    def finish(self, unit: list[Attempt]) -> None:
+        """Finishes the effects of attempts, and goes on with what waited for that."""
+        ended = self._finished(unit)
+        self.set_aside([(attempt, 0.0) for part in ended.again for attempt in part])
+        self.go_on_after(ended.done)
+
+    def _finished(self, ending: list[Attempt]) -> Ended:
         """Finishes the effects of attempts whose handlers have returned."""
         try:
             sorting = self._policy.end(ending)
@@ -228,17 +219,17 @@ class Finisher:
             self.set_aside([(attempt, pause_s(error, attempt.local_retries))])
             return
         try:  # another thread may settle it just now, or the store has taken it back
-            self._acks.begin_ending(attempt)
+            self.acks.begin_ending(attempt)
         except AlreadySettled:
             self.leave(attempt, has_returned=False)
             return
-        self._acks.close(attempt)
+        self.acks.close(attempt)
         self._take_back(self._order.end(self._failures.disposition_of(attempt, error)))
         self.free(attempt.delivery)
 
     def leave(self, attempt: Attempt, *, has_returned: bool) -> None:
         """Its handler is through with an attempt: its user settles it, or somebody has."""
-        state = self._acks.leave(attempt)
+        state = self.acks.leave(attempt)
         if state in (AttemptState.HELD, AttemptState.ENDING):
             return
         if state is AttemptState.OWED:
@@ -253,7 +244,7 @@ class Finisher:
     def drop(self, unit: list[Attempt]) -> None:
         """Gives back, uncounted, attempts that are not to be handled."""
         released = []
-        with self._acks.guard:
+        with self.acks.guard:
             for attempt in unit:
                 attempt.cancel()
                 if not attempt.settled:
@@ -281,7 +272,7 @@ class Finisher:
     def go_on_after(self, deliveries: list[Delivery]) -> None:
         """Acknowledges deliveries, and has the executor go on with what waited for them."""
         if following := self.complete(deliveries):
-            self._dispatch(following)
+            self.executor.dispatch(following)
 
     def _renewed(self, unit: list[Attempt]) -> list[Attempt]:
         for attempt in unit:
@@ -297,16 +288,16 @@ class Finisher:
     def set_aside(self, waiting: list[tuple[Attempt, float]]) -> None:
         """Has attempts begin again after a pause, unless the consumer itself is paused."""
         for attempt, wait_s in waiting:
-            self._pause(attempt, wait_s)
-        if waiting and self._flow.paused:
-            self._wake()  # the pull loop gives them back
+            self.executor.pause(attempt, wait_s)
+        if waiting:
+            self._flow.laid_aside()
 
     def free(self, delivery: Delivery) -> None:
         """Lets the next one of its lane go on."""
         if self._first is not None and delivery in self._first.settled:
             self._forget(self._first, [delivery])
         if following := self._order.free([delivery]):
-            self._dispatch(self.attempts(following))
+            self.executor.dispatch(self.attempts(following))
 
     def _forget(self, first: SettleFirst, deliveries: list[Delivery]) -> None:
         """Handlers of what was settled first have ended: its slots may be given to others now."""
@@ -330,7 +321,7 @@ class Finisher:
         error = None if error is None else signal_in(error)
         if self._joins_batches or self._policy.in_loop:
             raise NotSupported(f"message.ack() in {self._whose} transaction", RETURN)
-        self._acks.begin_ending(attempt)
+        self.acks.begin_ending(attempt)
         if not self._policy.blocks:
             self._settle(attempt, elapsed_s, error)
             return
@@ -347,10 +338,10 @@ class Finisher:
             problem = raised
         problem = problem or next((each for _, each in sorting.failed), None)
         if sorting.waiting:  # while its handler still runs, its return sees to it
-            if self._acks.owe(attempt):
+            if self.acks.owe(attempt):
                 self._wait(sorting.waiting)
         elif sorting.gone:
-            if self._acks.lose(attempt):
+            if self.acks.lose(attempt):
                 self.free(attempt.delivery)
         elif problem is not None:
             self._policy.release([attempt])
@@ -363,11 +354,11 @@ class Finisher:
         """Acknowledges what is not settled yet, in one step; returns those it can only singly."""
         if self._policy.blocks:
             return messages
-        ended, returned = self._acks.end_all(cast("list[Attempt]", messages))
+        ended, returned = self.acks.end_all(cast("list[Attempt]", messages))
         self._flow.succeeded(ended)
         self._order.acknowledge(ended)
         if following := self._order.free(returned):
-            self._dispatch(self.attempts(following))
+            self.executor.dispatch(self.attempts(following))
         return []
 
     def _settle(
@@ -375,7 +366,7 @@ class Finisher:
     ) -> None:
         if elapsed_s is not None:
             self._context.emit("delivery.acknowledged", elapsed_s=elapsed_s)
-        has_returned = self._acks.close(attempt)
+        has_returned = self.acks.close(attempt)
         if error is not None:
             self._take_back(self._order.end(self._failures.disposition_of(attempt, error)))
         else:
@@ -390,7 +381,7 @@ class Finisher:
 
     def leaked(self, delivery: Delivery) -> None:
         """Hands back an attempt that its user let go unsettled: at once, and it counts."""
-        self._policy.forget(self._acks.effect_of(delivery))
-        if self._acks.let_go(delivery):
+        self._policy.forget(self.acks.effect_of(delivery))
+        if self.acks.let_go(delivery):
             self._take_back(self._order.end(self._failures.disposition_of_leaked(delivery)))
             self.free(delivery)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from queue import Empty, SimpleQueue
-from typing import Final, NamedTuple, Protocol
+from typing import Final, Protocol
 
 from qframe.clock import StepTimer
 from qframe.message import Delivery
@@ -20,14 +20,7 @@ FLUSH_AT: Final = 256
 MAX_FLUSH: Final = 4096
 
 
-class Leak(NamedTuple):
-    """A delivery whose message was dropped unsettled."""
-
-    delivery: Delivery
-
-
-Settlements = list[Delivery] | Disposition | Leak
-OnLeaked = Callable[[Delivery], None]
+Settlements = list[Delivery] | Disposition | Callable[[], object]
 
 
 class SettlementReceiver(Protocol):
@@ -41,7 +34,7 @@ class SettlementReceiver(Protocol):
         """Begins."""
 
     def put(self, item: Settlements) -> None:
-        """Takes deliveries that were acknowledged, or one that ended otherwise.
+        """Takes deliveries that were acknowledged, one that ended otherwise, or what to call.
 
         It never blocks, and may be called by the garbage collector, whatever lock is held.
         """
@@ -65,18 +58,11 @@ class Settler(Service):
     Args:
         context: the consumer's.
         sender: sends them, from its thread.
-        on_leaked: called, from its thread, for a message that was dropped unsettled.
     """
 
-    def __init__(
-        self,
-        context: ConsumerContext,
-        sender: SettlementSender,
-        on_leaked: OnLeaked,
-    ) -> None:
+    def __init__(self, context: ConsumerContext, sender: SettlementSender) -> None:
         super().__init__(context.name_of("settler"), context.fail)
         self._sender = sender
-        self._on_leaked = on_leaked
         self._clock = context.clock
         self._steps = StepTimer(context.clock)
         self.busy_s: Callable[[], float] = self._steps.busy_s
@@ -84,7 +70,7 @@ class Settler(Service):
         self._abandoned = threading.Event()
 
     def put(self, item: Settlements) -> None:
-        """Takes deliveries that were acknowledged, or one that ended otherwise.
+        """Takes deliveries that were acknowledged, one that ended otherwise, or what to call.
 
         It never blocks, and may be called by the garbage collector, whatever lock is held.
         """
@@ -113,10 +99,10 @@ class Settler(Service):
             while True:
                 if isinstance(item, list):
                     batch += item
-                elif isinstance(item, Leak):
-                    self._on_leaked(item.delivery)
-                elif item is not None:
+                elif isinstance(item, Disposition):
                     batch.append(item)
+                elif item is not None:
+                    item()
                 item = self._next(batch, until_s)
                 if item is None:
                     break

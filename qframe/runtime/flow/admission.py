@@ -291,6 +291,11 @@ class AdmissionControl:
         if self._bucket is not None:
             self._bucket.prefetch(count)
 
+    def laid_aside(self) -> None:
+        """Has the pull loop give back what waits in an executor, where it is paused."""
+        if self._paused:
+            self._wake()
+
     def parked(self, deliveries: Iterable[Delivery]) -> None:
         """Notes messages that wait for something else."""
         self._ready.difference_update(deliveries)

@@ -22,15 +22,17 @@ class TimeLimit:
     Args:
         context: the consumer's.
         seconds: the limit; None for no limit.
+        is_measured: whether only the time inside `running` counts, not all since the start.
     """
 
-    def __init__(self, context: ConsumerContext, seconds: float | None) -> None:
+    def __init__(
+        self, context: ConsumerContext, seconds: float | None, *, is_measured: bool = False
+    ) -> None:
         self.seconds = seconds
         self._context = context
         self._clock = context.clock
         self._until_s: dict[Attempt, float] = {}
-        self.is_measured = False
-        """Whether only the time inside `running` counts, not all the time since the start."""
+        self._is_measured = is_measured
 
     @contextmanager
     def running(self, message: Attempt) -> Iterator[None]:
@@ -46,7 +48,7 @@ class TimeLimit:
 
     def look(self, message: Attempt) -> None:
         """Marks a message that has run for too long, if its handler did."""
-        if self.is_measured:
+        if self._is_measured:
             until_s = self._until_s.get(message)
             if until_s is None or self._clock.monotonic_s() < until_s:
                 return
