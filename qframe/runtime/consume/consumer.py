@@ -138,7 +138,7 @@ class Consumer:
         self._finisher = Finisher(
             context, options=options, policy=self.policy, order=self._order, flow=self.flow,
             in_flight=self.in_flight, slots=self.slots, time_limit=time_limit,
-            call_later=self.settler.put, take_back=self._take_back, extend=self.renewal.extend,
+            call_later=self.settler.put, extend=self.renewal.extend,
         )  # fmt: skip
         self._acks = self._finisher.acks
         self.marks: MarkSender | None = None
@@ -267,7 +267,7 @@ class Consumer:
             for attempt in held:
                 attempt.cancel()
             self.policy.let_go(held)
-        in_hand = self._in_hand()
+        in_hand = self._finisher.in_hand()
         released = [attempt.delivery for attempt in in_hand if not attempt.settled]
         for attempt in in_hand:
             attempt.lose()
@@ -332,7 +332,7 @@ class Consumer:
         lost = set(self.in_flight.remove(deliveries))
         if not lost:
             return
-        for attempt in self._in_hand():
+        for attempt in self._finisher.in_hand():
             if attempt.delivery in lost:
                 attempt.cancel()
         waiting = self.executor.withdraw(lost.__contains__)
@@ -344,27 +344,7 @@ class Consumer:
         self._context.emit("delivery.cancelled", count=len(lost))
         self.slots.drain()
 
-    def _take_back(self, deliveries: Collection[Delivery]) -> None:
-        """These go back, with one before them; they come again in their order."""
-        if not deliveries:
-            return
-        gone = set(deliveries)
-        for attempt in self._in_hand():
-            if attempt.delivery in gone:
-                attempt.lose()
-        waiting = self.executor.withdraw(gone.__contains__)
-        self.policy.let_go(waiting)
-        for attempt in waiting:
-            self._finisher.free(attempt.delivery)
-        for delivery in gone:
-            if self._acks.let_go(delivery):
-                self._finisher.free(delivery)
-
     def _being_settled(self) -> list[Delivery]:
         """Deliveries in flight that the store may have settled already."""
         settled = () if self._first is None else self._first.settled.copy()
         return [*self._sender.holds, *settled]
-
-    def _in_hand(self) -> list[Attempt]:
-        """The attempts that handlers have in hand, and those that their users settle."""
-        return [*self.executor.in_hand(), *self._acks]

@@ -30,9 +30,7 @@ RETURN: Final = "return from the handler to commit, or raise"
 
 
 class Finisher:
-    """Ends attempts, and has the executor go on with what waited for that.
-
-    A user may end a message as well, from any thread, while its handler runs or after that.
+    """Ends attempts, as their handlers end or their users say, and goes on with what waited for it.
 
     Args:
         context, options: the consumer's.
@@ -42,16 +40,12 @@ class Finisher:
         in_flight, slots: what is in flight, and whether that is this worker's.
         time_limit: how long a handler may run.
         call_later: has the settler's thread call something; the garbage collector may ask for it.
-        take_back: hears of deliveries that the store has taken back, with one before them.
         extend: renews a lease.
 
     Attributes:
         acks: the attempts that their users settle.
-        executor: has attempts to be handled. It is made of an engine, which is made of a finisher:
-            so it is set when all are made.
+        executor: calls handlers; set when it is made, of an engine, which is made of this.
     """
-
-    executor: Executor
 
     def __init__(
         self,
@@ -65,18 +59,17 @@ class Finisher:
         slots: Slots,
         time_limit: TimeLimit,
         call_later: Callable[[Callable[[], object]], None],
-        take_back: Callable[[Collection[Delivery]], None],
         extend: Callable[[Delivery, float], None],
     ) -> None:
         self._context = context
         self.topic, self.group = context.topic.name, context.group
-        self._options = options
-        self._policy = policy
+        self._options, self._policy = options, policy
         self._first = policy if isinstance(policy, SettleFirst) else None
         self._order, self._flow, self._time_limit = order, flow, time_limit
         self._in_flight, self._slots = in_flight, slots
         self._failures = FailureHandler(context, options=options, on_failed=flow.failed)
-        self._take_back, self._extend = take_back, extend
+        self._extend = extend
+        self.executor: Executor
         self.acks: ManualAcks = ManualAcks(lambda one: call_later(partial(self.leaked, one)))
         self._joins_batches = policy.is_joint and options.batch is not None
         self._whose = "a batch's" if self._joins_batches else "an AsyncSession's"
@@ -298,6 +291,26 @@ class Finisher:
             self._forget(self._first, [delivery])
         if following := self._order.free([delivery]):
             self.executor.dispatch(self.attempts(following))
+
+    def in_hand(self) -> list[Attempt]:
+        """The attempts that handlers have in hand, and those that their users settle."""
+        return [*self.executor.in_hand(), *self.acks]
+
+    def _take_back(self, deliveries: Collection[Delivery]) -> None:
+        """The store has taken these back, with one before them; they come again in their order."""
+        if not deliveries:
+            return
+        gone = set(deliveries)
+        for attempt in self.in_hand():
+            if attempt.delivery in gone:
+                attempt.lose()
+        waiting = self.executor.withdraw(gone.__contains__)
+        self._policy.let_go(waiting)
+        for attempt in waiting:
+            self.free(attempt.delivery)
+        for delivery in gone:
+            if self.acks.let_go(delivery):
+                self.free(delivery)
 
     def _forget(self, first: SettleFirst, deliveries: list[Delivery]) -> None:
         """Handlers of what was settled first have ended: its slots may be given to others now."""
