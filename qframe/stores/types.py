@@ -139,17 +139,19 @@ class PullRequest(NamedTuple):
     def is_ahead_of(self, read: int, unsettled: int) -> bool:
         """Whether the caller has received, or settled, what the store does not know of.
 
-        It has failed over then to a server that is behind. So its window is lost: what it hands out
-        next gets offsets that the caller has in hand, and what it takes for handed out may be in
-        nobody's.
+        The store has failed over then to a server that is behind, and its window is lost: what it
+        hands out next gets offsets that the caller has in hand, and what it takes for handed out
+        may be in nobody's. Redis asks the same in `pull_stream.lua`.
 
         Args:
             read: the group's read position.
-            unsettled: how many messages before it are handed out.
+            unsettled: how many messages before it are handed out, and not settled.
         """
-        if self.position is None or self.position < read:
+        if self.position is None:
             return False
-        return self.position > read or (self.in_hand is not None and self.in_hand < unsettled)
+        if self.position == read:
+            return self.in_hand is not None and self.in_hand < unsettled
+        return self.position > read
 
 
 class StandingTerms(NamedTuple):

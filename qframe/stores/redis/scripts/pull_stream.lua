@@ -37,7 +37,8 @@ local times = {}
 -- What is parked: whether anything is, whether that is too much, what is skipped of the line.
 local parks, full, skipped = false, 0, {}
 
--- Whether who asks is ahead of this server, as PullRequest.is_ahead_of says.
+-- Whether who asks has received, or settled, what this server does not know of: as in
+-- `PullRequest.is_ahead_of`. Where all of the window is in hand nothing has to be counted.
 local is_ahead = position and position > read
 if position == read and in_hand and in_hand < read - floor then
   local unsettled, settled = read - floor, cursor[6] ~= '' and cmsgpack.unpack(cursor[6]) or {}
