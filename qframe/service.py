@@ -43,6 +43,10 @@ class Service(ABC):
 
     The thread has no context variables of the one that starts it.
 
+    A part may `step_aside`, to do in its thread something else that may take long. If somebody
+    calls `relieve` meanwhile, the part has another thread, which begins with `run`, and the first
+    one ends as soon as it comes back. Only the last one ends the part.
+
     Args:
         name: the thread's name, `qframe.<part>.<topic>.<group>`.
         on_failure: called with the part's name and the error that ended it, from its thread.
@@ -88,9 +92,9 @@ class Service(ABC):
         """Does something else in the part's thread; meanwhile another may go on with `run`.
 
         Raises:
-            Relieved: if another has.
+            Relieved: if another has: this thread is to end, without a further step of `run`.
         """
-        self._aside = aside = object()
+        self._aside = aside = object()  # who relieves it takes that away
         try:
             do()
         finally:
