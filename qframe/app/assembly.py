@@ -195,20 +195,21 @@ class Assembly(msgspec.Struct, frozen=True, kw_only=True):
         options = spec.options
         checker = self.checker(spec, event_loop)
         scope = Scope(self.settings.namespace, topic.name, group)
+        context = ConsumerContext(
+            topic=topic, group=group, events=self.events, clock=self.clock, fail=on_failure
+        )
         made = Consumer(
-            topic=topic, group=group, handler=spec.handler, options=options,
+            context, handler=spec.handler, options=options,
             make_policy=lambda settle_now: policy_of(
-                options, topic, scope, checker, settle_now, events=self.events, clock=self.clock,
-                on_failure=on_failure,
+                context, options, scope, checker, settle_now
             ),
-            make_executor=make_executor or (lambda parts: executor_of(
-                spec, checker, event_loop, parts, clock=self.clock, on_failure=on_failure,
-            )),
+            make_executor=make_executor or (
+                lambda parts: executor_of(context, spec, checker, event_loop, parts)
+            ),
             store=self.store, coordinator=coordinator,
             max_bytes=options.max_in_flight_bytes or self.settings.max_in_flight_bytes,
-            events=self.events, clock=self.clock, on_failure=on_failure, worker=worker,
-            make_settler=_telling(make_settler, spec.on_settled), flow_clock=flow_clock,
-            meter=meter,
+            worker=worker, make_settler=_telling(make_settler, spec.on_settled),
+            flow_clock=flow_clock, meter=meter,
         )  # fmt: skip
         if spec.is_handled_elsewhere:
             made.flow.begin_at_full_speed()

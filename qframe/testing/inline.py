@@ -164,7 +164,7 @@ class InlineBatchExecutor(_NoThreads):
         self._life = life
         self._worker = BatchWorker()
         self._threads = BatchThreadExecutor(  # never started
-            name=place.name, threads=1, batches=place.batches, handler=handler, event_loop=None,
+            name="harness", threads=1, batches=place.batches, handler=handler, event_loop=None,
             time_limit=place.time_limit, clock=clock, work=place.work, on_failure=_raise,
         )  # fmt: skip
         self._patience: Counter[Delivery] = Counter()

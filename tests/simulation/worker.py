@@ -17,6 +17,7 @@ from qframe.options.flow import Breaker, RateLimit
 from qframe.retry import Backoff, NeedRetry, Reject
 from qframe.runtime.consume.consumer import Consumer
 from qframe.runtime.consume.varieties import executor_of, policy_of
+from qframe.runtime.context import ConsumerContext
 from qframe.runtime.handler.spec import ConsumerSpec
 from qframe.runtime.process.live_settings import SettingsPoller
 from qframe.runtime.process.reporter import Reporter
@@ -221,7 +222,7 @@ class SimulatedWorker:
         return [self._make_consumer(group, store, fail) for group in self._ledger.groups]
 
     def _make_consumer(self, group: str, store: Any, fail: OnFailure) -> Consumer:
-        options, topic, clock = self._options, self._topic, self.process
+        options, topic = self._options, self._topic
 
         def handle(given: Any) -> None:
             self._handle(group, given)
@@ -231,17 +232,18 @@ class SimulatedWorker:
             checker = self._checker.connected(self.process, self.connection)
         scope = Scope("simulation", topic.name, group)
         spec = ConsumerSpec(topic, group, _plain, handle, options, is_pulled=self.plan.is_pulled)
+        context = ConsumerContext(
+            topic=topic, group=group, events=self.events, clock=self.process, fail=fail
+        )
         consumer = self.consumers[group] = Consumer(
-            topic=topic, group=group, handler=handle, options=options,
+            context, handler=handle, options=options,
             make_policy=lambda settle_now: policy_of(
-                options, topic, scope, checker, settle_now, events=self.events, clock=clock,
-                on_failure=fail,
+                context, options, scope, checker, settle_now
             ),
-            make_executor=lambda place: executor_of(
-                spec, checker, None, place, clock=clock, on_failure=fail,  # type: ignore[arg-type]
+            make_executor=lambda parts: executor_of(
+                context, spec, checker, None, parts,  # type: ignore[arg-type]
             ),
             store=store, coordinator=self.coordinator, max_bytes=MAX_BYTES,
-            events=self.events, clock=clock, on_failure=fail,
         )  # fmt: skip
         if self.plan.stands:
             consumer.flow._slow_start.skip()  # a worker that has just begun lets no pull stand

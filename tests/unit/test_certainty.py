@@ -6,10 +6,10 @@ from collections.abc import Callable, Collection
 from typing import Any
 
 import pytest
+from contexts import context_of
 from seated import Seated
 
 from qframe.clock import VirtualClock
-from qframe.events import Events
 from qframe.message import Delivery
 from qframe.options.consumer import consumer_options
 from qframe.retry import NeedRetry
@@ -49,18 +49,18 @@ class Bench:
         self.engine: Any = None
         self.membership = Timed(self.clock)
         self.consumer = Consumer(
-            topic=topic, group="g", handler=handler or self.seen.append,
+            context_of(topic, clock=self.clock), handler=handler or self.seen.append,
             options=consumer_options(**options),
             make_policy=lambda _: Direct(), make_executor=self._executor, store=store,
             coordinator=self.membership,  # type: ignore[arg-type]
-            max_bytes=1000, events=Events(), clock=self.clock, on_failure=lambda *_: None,
+            max_bytes=1000,
         )  # fmt: skip
         self.consumer.join()
 
     def _executor(self, parts: Any) -> ThreadExecutor:
         self.engine = parts.work
         return ThreadExecutor(
-            name=parts.name, threads=1, time_limit=parts.time_limit, clock=self.clock,
+            name="pool", threads=1, time_limit=parts.time_limit, clock=self.clock,
             work=parts.work, on_failure=lambda *_: None,
         )  # fmt: skip
 

@@ -10,7 +10,6 @@ from msgspec import structs
 from qframe.clock import Clock
 from qframe.coordination.base import Coordinator
 from qframe.errors import UnknownGroup
-from qframe.events import Events
 from qframe.message import Delivery
 from qframe.options.consumer import ConsumerOptions
 from qframe.options.report import MOST_STACKS, ConsumerReport
@@ -52,8 +51,7 @@ class Consumer:
     """Everything that one consumer of one worker needs between the store and its handler.
 
     Args:
-        topic: the topic, as declared.
-        group: the group.
+        context: its own.
         handler: takes an attempt, or a batch.
         options: the consumer's.
         make_policy: makes what stands around the handler, given what settles deliveries at once.
@@ -61,9 +59,6 @@ class Consumer:
         store: the store.
         coordinator: says which slots are this worker's.
         max_bytes: the largest sum of bodies in flight.
-        events: told of what happens.
-        clock: the clock.
-        on_failure: called with a part's name and the error that ended it.
         worker: its worker's id.
         make_settler: makes what tells the store of settlements.
         flow_clock: the clock of rates, pauses and the breaker, if it is another one.
@@ -72,9 +67,8 @@ class Consumer:
 
     def __init__(
         self,
+        context: ConsumerContext,
         *,
-        topic: Topic,
-        group: str,
         handler: Handler | BatchHandler,
         options: ConsumerOptions,
         make_policy: Callable[[SettleNow], EffectPolicy],
@@ -82,9 +76,6 @@ class Consumer:
         store: Store,
         coordinator: Coordinator,
         max_bytes: int,
-        events: Events,
-        clock: Clock,
-        on_failure: Callable[[str, BaseException], None],
         worker: str = "",
         make_settler: SettlerMaker = Settler,
         flow_clock: Clock | None = None,
@@ -92,21 +83,19 @@ class Consumer:
     ) -> None:
         # Each part is made of parts above it, and of methods of the consumer, which none of them
         # calls before `start`. One circle is closed at the end: the finisher and its executor.
-        self.topic: str = topic.name
-        self.group = group
+        self._context = context
+        self.topic: str = context.topic.name
+        self.group: str = context.group
         self._coordinator = coordinator
         self._options = options
-        self._bell = bell = store.bell([topic])
-        self._context = context = ConsumerContext(
-            topic=topic, group=group, events=events, clock=clock, fail=on_failure
-        )
+        self._bell = bell = store.bell([context.topic])
         self._subscription = Subscription(context, options=options, store=store)
         self.in_flight: InFlight = InFlight(
             max_messages=options.max_in_flight, max_bytes=max_bytes, on_room=bell.ring
         )
         self.flow: AdmissionControl = AdmissionControl(
-            structs.replace(context, clock=flow_clock or clock), options=options, store=store,
-            in_flight=self.in_flight, give_back=self.give_back, wake=bell.ring,
+            structs.replace(context, clock=flow_clock or context.clock), options=options,
+            store=store, in_flight=self.in_flight, give_back=self.give_back, wake=bell.ring,
         )  # fmt: skip
         self.slots: Slots = Slots(
             context, store=store, busy=self.in_flight.busy_slots, give_back=self.give_back,
@@ -147,14 +136,11 @@ class Consumer:
         engine = Engine(
             handler=handler, options=options, policy=self.policy, order=self._order,
             flow=self.flow, in_flight=self.in_flight, slots=self.slots, time_limit=time_limit,
-            finisher=self._finisher, marks=self.marks, clock=clock,
+            finisher=self._finisher, marks=self.marks, clock=context.clock,
         )  # fmt: skip
         self.executor: Executor = make_executor(
-            ExecutorParts(
-                f"qframe.pool.{self.topic}.{group}", engine, batches, time_limit, meter,
-                self.pull_loop.relieve,
-            )
-        )  # fmt: skip
+            ExecutorParts(engine, batches, time_limit, meter, self.pull_loop.relieve)
+        )
         self._finisher.executor = self.executor
         self._keeping: KeepingExecutor | None = None
         if isinstance(self.executor, KeepingExecutor):

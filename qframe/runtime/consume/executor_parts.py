@@ -15,7 +15,6 @@ class ExecutorParts(NamedTuple):
     """The parts of a consumer that its executor is given.
 
     Attributes:
-        name: `qframe.pool.<topic>.<group>`.
         work: begins and ends attempts.
         batches: where a handler of batches gets them from.
         time_limit: how long a handler may run.
@@ -23,7 +22,6 @@ class ExecutorParts(NamedTuple):
         relieve: has another thread go on with pulling, if the present one handles a message.
     """
 
-    name: str
     work: Engine
     batches: Batches | None
     time_limit: TimeLimit

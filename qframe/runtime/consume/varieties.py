@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any, cast
 
-from qframe.clock import Clock
-from qframe.events import Events
 from qframe.idempotency.base import Checker, Scope
 from qframe.options.consumer import AWAITED_AT_ONCE, ConsumerOptions
 from qframe.runtime.consume.consumer import SettleNow
+from qframe.runtime.consume.engine import Engine
 from qframe.runtime.consume.executor_parts import ExecutorParts
+from qframe.runtime.context import ConsumerContext
 from qframe.runtime.executors.base import Executor
 from qframe.runtime.executors.batch_executor import BatchThreadExecutor
 from qframe.runtime.executors.engine_calls import (
@@ -30,66 +29,64 @@ from qframe.runtime.policies.loop_checker import is_in_loop
 from qframe.runtime.policies.marks import Marks
 from qframe.runtime.policies.settle_first import SettleFirst
 from qframe.runtime.policies.transactional import Transactional
-from qframe.topic import Topic
-
-OnFailure = Callable[[str, BaseException], None]
 
 
 def policy_of(
-    options: ConsumerOptions, topic: Topic, scope: Scope, checker: Checker | None,
-    settle_now: SettleNow, *, events: Events, clock: Clock, on_failure: OnFailure,
+    context: ConsumerContext, options: ConsumerOptions, scope: Scope, checker: Checker | None,
+    settle_now: SettleNow,
 ) -> EffectPolicy:  # fmt: skip
     """The policy around a handler: settling first, its checker, or none."""
     if options.at_most_once:
         # Where keys are parked, what is unwanted has to be settled in its turn.
-        is_filter = options.tags is not None and (topic.has_subjects or options.keep_order)
+        is_filter = options.tags is not None and (context.topic.has_subjects or options.keep_order)
         return SettleFirst(
             topic=scope.topic, group=scope.group, settle_now=settle_now,
-            matches=options.tags.matches if is_filter and options.tags else None, events=events,
+            matches=options.tags.matches if is_filter and options.tags else None,
+            events=context.events,
         )  # fmt: skip
     if checker is None:
         return Direct()
     checked = Transactional if checker.is_transactional else Marks
     return checked(
-        checker, scope=scope, lease_ms=options.lease_ms, events=events, clock=clock,
-        on_failure=on_failure,
+        checker, scope=scope, lease_ms=options.lease_ms, events=context.events,
+        clock=context.clock, on_failure=context.fail,
     )  # fmt: skip
 
 
 def executor_of(
-    spec: ConsumerSpec, checker: Checker | None, event_loop: EventLoop, parts: ExecutorParts, *,
-    clock: Clock, on_failure: OnFailure,
+    context: ConsumerContext, spec: ConsumerSpec, checker: Checker | None, event_loop: EventLoop,
+    parts: ExecutorParts,
 ) -> Executor:  # fmt: skip
     """The executor of a handler: threads, the event loop, or a loop of the user's own."""
-    options = spec.options
+    options, name, clock = spec.options, context.name_of("pool"), context.clock
     if spec.is_pulled:
         return PullBuffer(clock, parts.work, spec.demand)
     if parts.batches is not None:
         return BatchThreadExecutor(
-            name=parts.name, threads=options.threads, batches=parts.batches,
+            name=name, threads=options.threads, batches=parts.batches,
             handler=cast("Any", spec.handler), event_loop=event_loop if spec.is_async else None,
-            time_limit=parts.time_limit, clock=clock, work=parts.work, on_failure=on_failure,
+            time_limit=parts.time_limit, clock=clock, work=parts.work, on_failure=context.fail,
         )  # fmt: skip
     if spec.is_async:
         limit = options.threads if "threads" in options.given else AWAITED_AT_ONCE
         return LoopExecutor(
-            name=parts.name, limit=limit, time_limit=parts.time_limit, event_loop=event_loop,
+            name=name, limit=limit, time_limit=parts.time_limit, event_loop=event_loop,
             handler=cast("Any", spec.handler), work=parts.work,
-            calls=_calls(options, checker, parts), on_failure=on_failure,
+            calls=_calls(context, options, checker, parts.work), on_failure=context.fail,
         )  # fmt: skip
     return ThreadExecutor(
-        name=parts.name, threads=options.threads, time_limit=parts.time_limit, clock=clock,
-        work=parts.work, on_failure=on_failure, meter=parts.meter,
+        name=name, threads=options.threads, time_limit=parts.time_limit, clock=clock,
+        work=parts.work, on_failure=context.fail, meter=parts.meter,
         relieve=None if checker is not None or options.at_most_once else parts.relieve,
     )  # fmt: skip
 
 
-def _calls(options: ConsumerOptions, checker: Checker | None, parts: ExecutorParts) -> EngineCalls:
+def _calls(
+    context: ConsumerContext, options: ConsumerOptions, checker: Checker | None, work: Engine
+) -> EngineCalls:
     """How tasks of the event loop ask the engine, so that none waits for a server."""
-    begin = parts.work.begin
-    consumer = parts.name.removeprefix("qframe.pool.")
     if options.at_most_once:
-        return CombinedCalls(begin, f"qframe.once.{consumer}")
+        return CombinedCalls(work.begin, context.name_of("once"))
     if checker is None or is_in_loop(checker):
-        return CallsInLoop(begin, is_awaited=checker is not None)
-    return CallsInThreads(begin, f"qframe.checks.{consumer}")
+        return CallsInLoop(work.begin, is_awaited=checker is not None)
+    return CallsInThreads(work.begin, context.name_of("checks"))
