@@ -25,10 +25,9 @@ from qframe.runtime.consume.varieties import executor_of, policy_of
 from qframe.runtime.context import ConsumerContext
 from qframe.runtime.executors.base import Executor
 from qframe.runtime.executors.event_loop import EventLoop
-from qframe.runtime.feed.settlement_sender import SettlementSender
-from qframe.runtime.feed.settler import SettlementReceiver, Settler
+from qframe.runtime.feed.settler import Settler
 from qframe.runtime.handler.middleware import hooked
-from qframe.runtime.handler.spec import ConsumerSpec, OnSettled, check_hooks
+from qframe.runtime.handler.spec import ConsumerSpec, check_hooks
 from qframe.runtime.policies.checkers import Checkers
 from qframe.runtime.policies.loop_checker import AsyncCheckerAdapter, is_in_loop
 from qframe.runtime.process.live_settings import SettingsPoller
@@ -208,7 +207,7 @@ class Assembly(msgspec.Struct, frozen=True, kw_only=True):
             ),
             store=self.store, coordinator=coordinator,
             max_bytes=options.max_in_flight_bytes or self.settings.max_in_flight_bytes,
-            worker=worker, make_settler=_telling(make_settler, spec.on_settled),
+            worker=worker, make_settler=make_settler, on_settled=spec.on_settled,
             flow_clock=flow_clock, meter=meter,
         )  # fmt: skip
         if spec.is_handled_elsewhere:
@@ -242,16 +241,6 @@ class Assembly(msgspec.Struct, frozen=True, kw_only=True):
             declare=lambda: self.schedules.declare(self.declared), events=self.events,
             clock=self.clock, on_failure=on_failure,
         )  # fmt: skip
-
-
-def _telling(make_settler: SettlerMaker, on_settled: OnSettled | None) -> SettlerMaker:
-    """Makes a settler that tells what the store has said of each settlement."""
-
-    def make(context: ConsumerContext, sender: SettlementSender) -> SettlementReceiver:
-        sender.on_results = on_settled
-        return make_settler(context, sender)
-
-    return make_settler if on_settled is None else make
 
 
 def traced(consumer: ConsumerSpec, tracing: Tracing, topic: str, group: str) -> ConsumerSpec:

@@ -32,6 +32,7 @@ from qframe.runtime.flow.in_flight import InFlight
 from qframe.runtime.handler.attempt import Attempt
 from qframe.runtime.handler.binding import BatchHandler, Handler
 from qframe.runtime.handler.meter import Meter
+from qframe.runtime.handler.spec import OnSettled
 from qframe.runtime.handler.time_limit import TimeLimit
 from qframe.runtime.policies.base import EffectPolicy
 from qframe.runtime.policies.marks import Marks
@@ -61,6 +62,7 @@ class Consumer:
         max_bytes: the largest sum of bodies in flight.
         worker: its worker's id.
         make_settler: makes what tells the store of settlements.
+        on_settled: called with deliveries and what the store has said of each.
         flow_clock: the clock of rates, pauses and the breaker, if it is another one.
         meter: counts what it does, if somebody wants to know.
     """
@@ -78,6 +80,7 @@ class Consumer:
         max_bytes: int,
         worker: str = "",
         make_settler: SettlerMaker = Settler,
+        on_settled: OnSettled | None = None,
         flow_clock: Clock | None = None,
         meter: Meter | None = None,
     ) -> None:
@@ -103,7 +106,7 @@ class Consumer:
         )  # fmt: skip
         self._sender = SettlementSender(
             context, store=store, in_flight=self.in_flight, epochs=lambda: self.slots.epochs,
-            on_settled=self.slots.drain, meter=meter,
+            on_settled=self.slots.drain, on_results=on_settled, meter=meter,
         )  # fmt: skip
         self.settler: SettlementReceiver = make_settler(context, self._sender)
         self.pull_loop: PullLoop = PullLoop(

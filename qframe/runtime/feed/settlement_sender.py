@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import TypeGuard
 
 from qframe.errors import StoreUnavailable, UnknownGroup
@@ -13,6 +13,7 @@ from qframe.runtime.context import ConsumerContext
 from qframe.runtime.flow.in_flight import InFlight
 from qframe.runtime.handler.meter import Meter
 from qframe.runtime.handler.retry_policy import Disposition, summary
+from qframe.runtime.handler.spec import OnSettled
 from qframe.stores.base import Settling
 from qframe.stores.types import NO_EPOCH, Settlement, acks
 
@@ -34,14 +35,14 @@ class SettlementSender:
         in_flight: from which settled deliveries are removed.
         epochs: returns the epochs under which the slots are owned now.
         on_settled: called, from the caller's thread, after each flush.
+        on_results: called with deliveries and what the store has said of each, if somebody waits
+            for that; never with those that it has kept.
         meter: counts how messages end, if somebody wants to know.
 
     Attributes:
         sending: the deliveries that are being sent now, and may be settled in the store already.
         kept: the settlements that could not be sent.
         again_s: when they are to be tried again.
-        on_results: called with deliveries and what the store has said of each, if somebody waits
-            for that; never with those that it has kept.
     """
 
     def __init__(
@@ -52,6 +53,7 @@ class SettlementSender:
         in_flight: InFlight,
         epochs: Callable[[], Mapping[int, str]],
         on_settled: Callable[[], None],
+        on_results: OnSettled | None = None,
         meter: Meter | None = None,
     ) -> None:
         self._name = context.name_of("settler")
@@ -62,6 +64,7 @@ class SettlementSender:
         self._in_flight = in_flight
         self._epochs = epochs
         self._on_settled = on_settled
+        self._on_results = on_results
         self._clock = context.clock
         self._meter = meter
         self._backoff = Backoff(0.05, cap=2)
@@ -69,7 +72,6 @@ class SettlementSender:
         self.sending: list[Delivery] = []
         self.kept: list[One] = []
         self.again_s: float = 0.0
-        self.on_results: Callable[[Sequence[Delivery], Sequence[Settled]], None] | None = None
 
     def settle_now(self, deliveries: list[Delivery]) -> list[Settled]:
         """Acknowledges ahead of what waits, from any thread; returns the result of each.
@@ -127,8 +129,8 @@ class SettlementSender:
             self._tries = 0
         if batch:
             self._in_flight.remove(deliveries)
-            if self.on_results is not None:
-                self.on_results(deliveries, results)
+            if self._on_results is not None:
+                self._on_results(deliveries, results)
             self._report(len(batch), results.count(Settled.STALE))
             self._on_settled()
         self.sending = []
