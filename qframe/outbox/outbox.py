@@ -20,8 +20,8 @@ from qframe.errors import BadOption, BadTopic
 from qframe.outbox.commits import CommitSignal
 from qframe.outbox.rows import KNOWN, LINES, OutboxStatements, line_of
 from qframe.outbox.transactions import OutboxTransaction, transaction_of
+from qframe.producing.entry import MAX_PRIORITY, MAX_SEQUENCE, entry_of
 from qframe.producing.outgoing import MessageOptions, Outgoing, outgoing, refuse_one_body
-from qframe.producing.producer import MAX_PRIORITY, MAX_SEQUENCE, entry_of
 from qframe.stores.types import Entry
 from qframe.tables import DEFAULT_PREFIX, tables
 from qframe.topic import BEYOND_MS, Body, Kind, SubjectRule, Topic, checked_count, checked_name

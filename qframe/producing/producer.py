@@ -7,43 +7,21 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import islice
 from operator import attrgetter
 from typing import Any, Final, Unpack
-from zlib import crc32
 
 from qframe.clock import Clock
-from qframe.codec import (
-    SLOT_BASIS_HEADER,
-    basis_of,
-    batch_mark,
-    checked_id,
-    encode_body,
-    encode_headers,
-    new_token,
-    subject_of,
-)
-from qframe.errors import (
-    AnswerLost,
-    BadKey,
-    BadOption,
-    PublishUnknown,
-    StoreFull,
-    StoreUnavailable,
-    TopicFull,
-)
+from qframe.codec import batch_mark, new_token
+from qframe.errors import TopicFull
 from qframe.outcomes import Outcome, Published
 from qframe.producing.bulk import plain_entries
 from qframe.producing.catalog import TopicCatalog
+from qframe.producing.entry import entry_of
+from qframe.producing.entry_sender import EntrySender
 from qframe.producing.outgoing import MessageOptions, Outgoing, outgoing, refuse_one_body
-from qframe.retry import checked_times
 from qframe.stores.base import Publishing
-from qframe.stores.types import Entry, SlotsClosed
-from qframe.topic import Kind, Topic, checked_count, checked_key, duration_ms
+from qframe.stores.types import Entry
+from qframe.topic import Topic, checked_count
 
-TRIES: Final = 3
 PIECE: Final = 500
-CLOSED_S: Final = 10.0
-LOOK_AGAIN_S: Final = 0.01
-MAX_PRIORITY: Final = 2**31 - 1
-MAX_SEQUENCE: Final = 2**53 - 1
 _ID_OF: Final = attrgetter("id")
 
 
@@ -72,9 +50,8 @@ class Producer:
         pause: Callable[[float], object] = time.sleep,
         carry: Callable[[Mapping[str, str] | None], dict[str, str] | None] | None = None,
     ) -> None:
-        self._pause = pause
+        self._sender = EntrySender(store, catalog, clock, pause)
         self._carry = carry
-        self._store = store
         self._catalog = catalog
         self._max_body = max_body
         self._batch = batch
@@ -96,7 +73,7 @@ class Producer:
         found = self._catalog.resolve(topic)
         token = new_token(self._clock)
         entry = entry_of(found, item, f"{token}-0", batch_mark(token), self._max_body)
-        [outcome] = self._send(found, (entry,))
+        [outcome] = self._sender.send(found, (entry,))
         published = Published(entry.id, outcome)
         if outcome is Outcome.FULL:
             raise TopicFull(found.name, [published])
@@ -127,7 +104,7 @@ class Producer:
         published: list[Published] = []
         for start in range(0, len(entries), size):
             part = entries[start : start + size]
-            outcomes = self._send(found, part)
+            outcomes = self._sender.send(found, part)
             published += map(Published, map(_ID_OF, part), outcomes)
             if Outcome.FULL in outcomes:
                 rest = entries[start + size :]
@@ -166,63 +143,10 @@ class Producer:
         for number, entry in enumerate(entries):
             if not entry.id:
                 entry.name(f"{token}-{number}", mark)
-        outcomes = self._send(topic, entries)
+        outcomes = self._sender.send(topic, entries)
         return [
             Published(entry.id, outcome) for entry, outcome in zip(entries, outcomes, strict=True)
         ]
-
-    def _send(self, topic: Topic, entries: Sequence[Entry]) -> list[Outcome]:
-        """Repeats a call whose answer was lost, which is safe under the same ids."""
-        lost: AnswerLost | None = None
-        for _ in range(TRIES):
-            try:
-                return _with_copies(entries, self._store_all(topic, entries))
-            except AnswerLost as error:
-                lost = error
-            except (StoreUnavailable, StoreFull) as error:
-                # It says that this try has written nothing; an earlier one may have.
-                if lost is None:
-                    raise
-                raise PublishUnknown(topic.name, [entry.id for entry in entries]) from error
-        raise PublishUnknown(topic.name, [entry.id for entry in entries]) from lost
-
-    def _store_all(self, topic: Topic, entries: Sequence[Entry]) -> list[Outcome]:
-        """Gives entries to the store; those of slots that are being split again, when they are."""
-        try:
-            return self._store.publish(topic, entries)
-        except SlotsClosed as error:
-            outcomes, closed = list(error.outcomes), error
-        try:
-            self._store_rest(topic, entries, outcomes, closed)
-        except AnswerLost:
-            raise
-        except (StoreUnavailable, StoreFull) as error:
-            if all(outcome is None for outcome in outcomes):
-                raise
-            raise PublishUnknown(topic.name, [entry.id for entry in entries]) from error
-        return [outcome for outcome in outcomes if outcome is not None]
-
-    def _store_rest(
-        self, topic: Topic, entries: Sequence[Entry], outcomes: list[Outcome | None],
-        closed: SlotsClosed,
-    ) -> None:  # fmt: skip
-        """Stores those without an outcome in the slots that are theirs by now; fills these in."""
-        until_s = self._clock.monotonic_s() + CLOSED_S
-        while places := [place for place, outcome in enumerate(outcomes) if outcome is None]:
-            topic = self._catalog.refresh(topic)
-            rest = [entries[place] for place in places]
-            for entry in rest:
-                if entry.hash is not None:
-                    entry.slot = topic.slot_of_hash(entry.hash)
-            try:
-                found: Sequence[Outcome | None] = self._store.publish(topic, rest)
-            except SlotsClosed as error:
-                found = error.outcomes
-                if self._clock.monotonic_s() >= until_s:
-                    raise closed from None
-                self._pause(LOOK_AGAIN_S)
-            for place, outcome in zip(places, found, strict=True):
-                outcomes[place] = outcome
 
     def _entries(self, topic: Topic, items: Iterable[Any], batch: int) -> list[Entry]:
         """All items, checked and encoded."""
@@ -257,113 +181,3 @@ class Producer:
                 item = plain
             entries.append(entry_of(topic, item, f"{token}-{number}", mark, max_body))
         return entries
-
-
-def _with_copies(entries: Sequence[Entry], outcomes: list[Outcome]) -> list[Outcome]:
-    """The outcomes, where a copy of a message that was `full` in the same call is so as well.
-
-    The store takes it for a duplicate, though there is none.
-    """
-    if Outcome.FULL not in outcomes or Outcome.DUPLICATE not in outcomes:
-        return outcomes
-    pairs = list(zip(entries, outcomes, strict=True))
-    full = {entry.id for entry, outcome in pairs if outcome is Outcome.FULL}
-    return [
-        Outcome.FULL if outcome is Outcome.DUPLICATE and entry.id in full else outcome
-        for entry, outcome in pairs
-    ]
-
-
-def entry_of(topic: Topic, item: Outgoing, made_up: str, mark: str, max_body: int) -> Entry:
-    """One message, checked and encoded. The way of a plain body and key through here is hot.
-
-    Raises:
-        BadInput: if anything about it is wrong.
-    """
-    body, raw = encode_body(item.body, max_body)
-    key = item.key
-    if key is not None:
-        checked_key(key)
-    headers = None
-    if raw or item.headers is not None or item.tags is not None:
-        headers = encode_headers(item.headers, item.tags, raw, max_body)
-    basis = body if key is None else key.encode()
-    if item.id is not None:
-        made_up = mark = checked_id(item.id)
-        basis = basis_of(topic, None, key, body, made_up)
-    subject = subject_of(topic, key, body, made_up) if topic.has_subjects else None
-    number = crc32(basis)
-    slot = topic.slot_of_hash(number)
-    entry = Entry(slot, subject, made_up, mark, key, headers, body, number)
-    if (
-        item.delay is not None
-        or item.at is not None
-        or item.priority
-        or item.within is not None
-        or item.sequence is not None
-        or item.slot_basis is not None
-    ):
-        _add_options(entry, topic, item)
-    return entry
-
-
-def _add_options(entry: Entry, topic: Topic, item: Outgoing) -> None:
-    """The rarer options, each only where the topic's kind has a use for it."""
-    kind = topic.kind
-    entry.delay_ms, entry.at_ms = checked_times(item.delay, item.at)
-    timed = item.delay is not None or item.at is not None
-    if item.slot_basis is not None:
-        basis = _slot_basis(topic, item, timed=timed)
-        entry.hash = crc32(basis.encode())
-        entry.slot = topic.slot_of_hash(entry.hash)
-        entry.headers = {**(entry.headers or {}), SLOT_BASIS_HEADER: basis}
-    if item.priority:
-        _refuse_unless(kind in (Kind.PRIORITY, Kind.ORDERED), "priority", item.priority, topic)
-        whole = isinstance(item.priority, int) and not isinstance(item.priority, bool)
-        if not whole or abs(item.priority) > MAX_PRIORITY:
-            raise BadOption(
-                "priority", item.priority, "it must be a whole number within ±2147483647", "use 0"
-            )
-        entry.priority = item.priority
-    if item.within is not None:
-        _refuse_unless(kind is Kind.MERGE, "within", item.within, topic)
-        if timed:
-            raise BadOption("within", item.within, "a time is given too", "give one of them")
-        entry.within_ms = duration_ms(item.within, "within")
-    if item.sequence is not None:
-        _refuse_unless(kind is Kind.ORDERED, "sequence", item.sequence, topic)
-        if timed:
-            raise BadOption("sequence", item.sequence, "a time is given too", "give one of them")
-        whole = isinstance(item.sequence, int) and not isinstance(item.sequence, bool)
-        if not whole or not 1 <= item.sequence <= MAX_SEQUENCE:
-            raise BadOption(
-                "sequence", item.sequence, "it must be a whole number from 1", "count from 1"
-            )
-        entry.sequence = item.sequence
-
-
-def _slot_basis(topic: Topic, item: Outgoing, *, timed: bool) -> str:
-    """The `slot_basis` of a message, where nobody looks for the key in its own slot."""
-    basis = item.slot_basis
-    if item.key is not None and topic.has_subjects:
-        remedy = "leave one of the two out, or publish to a stream"
-        if topic.kind is not Kind.ORDERED:
-            why = (
-                f"equal keys must share the key's slot in topic {topic.name!r} of kind {topic.kind}"
-            )
-            raise BadOption("slot_basis", basis, why, remedy)
-        if timed:
-            why = "a time and a key are given too, and a timer is in its key's slot"
-            raise BadOption("slot_basis", basis, why, remedy)
-    try:
-        return checked_key(basis)
-    except BadKey as error:
-        raise BadOption("slot_basis", basis, error.why, "use a string, such as an id") from None
-
-
-def _refuse_unless(fits: bool, option: str, value: object, topic: Topic) -> None:
-    if not fits:
-        raise BadOption(
-            option, value, f"topic {topic.name!r} is of kind {topic.kind}, which has no use for it",
-            "leave it out, or publish to a topic of another kind",
-        )  # fmt: skip

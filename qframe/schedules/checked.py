@@ -12,7 +12,7 @@ from qframe.codec import decode_body, encode_body, encode_headers
 from qframe.errors import BadBody, BadOption
 from qframe.options.rules import refuse_unknown
 from qframe.options.settings import Settings
-from qframe.producing.producer import entry_of
+from qframe.producing.entry import entry_of
 from qframe.retry import checked_moment
 from qframe.schedules.record import (
     GRACE_MS,

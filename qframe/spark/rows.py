@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 
 from qframe.codec import RAW, TYPE_HEADER, basis_of, checked_id, encode_headers, subject_of
 from qframe.errors import BadBody, BadInput, BadKey, BadOption
-from qframe.producing.producer import MAX_PRIORITY
+from qframe.producing.entry import MAX_PRIORITY
 from qframe.spark.naming import hashed_ids
 from qframe.spark.options import WriteOptions
 from qframe.stores.types import Entry

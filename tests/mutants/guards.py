@@ -76,9 +76,9 @@ GUARDS: Final = [
     ),
     Mutant(
         "a publish in doubt is called unwritten",
-        "producing/producer.py",
-        "                if lost is None:\n                    raise\n",
-        "                raise\n",
+        "producing/entry_sender.py",
+        "            if lost or len(rest) < len(entries):\n",
+        "            if len(rest) < len(entries):\n",
         "tests/chaos/test_redis_doubt.py",
     ),
     Mutant(

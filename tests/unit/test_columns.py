@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from qframe import BadBody, BadInput, BadKey, Outgoing, QFrame, Topic
 from qframe.codec import batch_mark
 from qframe.producing.bulk import FEW, plain_entries
-from qframe.producing.producer import PIECE, entry_of
+from qframe.producing.entry import entry_of
+from qframe.producing.producer import PIECE
 from qframe.stores.types import Entry
 from qframe.topic import MAX_KEY_BYTES, checked_key, checked_keys
 

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
 from qframe.clock import VirtualClock
-from qframe.errors import PublishUnknown, StoreUnavailable
+from qframe.errors import AnswerLost, PublishUnknown, StoreUnavailable
 from qframe.outcomes import Outcome
 from qframe.producing.catalog import TopicCatalog
+from qframe.producing.entry_sender import CLOSED_S
 from qframe.producing.outgoing import Outgoing
-from qframe.producing.producer import CLOSED_S, Producer
+from qframe.producing.producer import Producer
 from qframe.stores.doubling import Doubling
 from qframe.stores.model.store import ModelStore
+from qframe.stores.types import Entry
 from qframe.topic import Topic
 
 pytestmark = pytest.mark.promise(1)
@@ -22,14 +25,22 @@ KEYS = [f"k{number}" for number in range(16)]
 
 
 class Away(ModelStore):
-    """A store that may be away for whoever looks how far a topic has grown."""
+    """A store that may be away for whoever looks how far a topic has grown, or lose a reply."""
 
     is_away = False
+    loses_next = False
 
     def topic(self, name: str) -> Topic | None:
         if self.is_away:
             raise StoreUnavailable("model://", "away")
         return super().topic(name)
+
+    def publish(self, topic: Topic, entries: Sequence[Entry]) -> list[Outcome]:
+        outcomes = super().publish(topic, entries)
+        if self.loses_next:
+            self.loses_next = False
+            raise AnswerLost("model://", "cut")
+        return outcomes
 
 
 class Bench:
@@ -41,7 +52,7 @@ class Bench:
         self.topic = Topic("t", slots=2)
         self.producer = Producer(
             self.store, catalog=TopicCatalog(self.store), max_body=1000, batch=100,
-            clock=self.clock, pause=self.pass_time,
+            clock=self.clock, pause=lambda seconds: self.pass_time(seconds),
         )  # fmt: skip
         self.producer.publish(self.topic, "first", key="first")
         store: Any = self.store
@@ -96,3 +107,20 @@ def test_a_batch_in_doubt_is_stored_once_the_slot_is_split() -> None:
     outcomes = dict(zip(KEYS, bench.publish(KEYS), strict=True))
     assert {outcomes[key] for key in bench.of_slot(0)} == {Outcome.STORED}
     assert {outcomes[key] for key in bench.of_slot(1)} == {Outcome.DUPLICATE}
+
+
+def test_a_reply_that_is_lost_for_the_rest_of_a_batch_makes_no_duplicates_of_what_was_stored(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """What is known to be stored is not sent again."""
+    bench = Bench()
+
+    def split(_: float) -> None:
+        bench.clock.advance(31_000)
+        bench.growing.finish(bench.growing.go_on())
+        bench.store.loses_next = True
+
+    monkeypatch.setattr(bench, "pass_time", split)
+    outcomes = dict(zip(KEYS, bench.publish(KEYS), strict=True))
+    assert {outcomes[key] for key in bench.of_slot(0)} == {Outcome.DUPLICATE}
+    assert {outcomes[key] for key in bench.of_slot(1)} == {Outcome.STORED}

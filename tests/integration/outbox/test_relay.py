@@ -27,7 +27,7 @@ from qframe.errors import AnswerLost, PublishUnknown, StoreUnavailable
 from qframe.events import Events
 from qframe.outbox.relay import Relay
 from qframe.outbox.rows import SLOTS, slot_of
-from qframe.producing.producer import TRIES
+from qframe.producing.entry_sender import TRIES
 
 orders = Topic("orders", kind="ordered", slots=4)
 
