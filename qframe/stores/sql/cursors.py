@@ -133,6 +133,11 @@ class CursorRow(msgspec.Struct):
         """How many messages of a stream's line are handed out and not settled."""
         return self.read - self.floor - ranges.count(ranges.load(self.settled))
 
+    def settle(self, offsets: Iterable[int], settled: ranges.Ranges) -> None:
+        """Takes offsets for settled, beside those that are already."""
+        self.floor, settled = ranges.added(self.floor, settled, offsets)
+        self.settled = ranges.dump(settled)
+
     @property
     def is_closed(self) -> bool:
         """Whether its slot is closed."""

@@ -25,7 +25,7 @@ from qframe.stores.sql.cursors import (
 from qframe.stores.sql.lookups import KnownHead, known_heads, published_at
 from qframe.stores.sql.notifications import notify_messages
 from qframe.stores.sql.padding import padded
-from qframe.stores.sql.parking import Coming, max_parked_of, park
+from qframe.stores.sql.parking import Coming, leave
 from qframe.stores.sql.records import record_of_dead
 from qframe.stores.sql.role import SqlRole
 from qframe.stores.sql.schema import PER_TOPIC, backlog
@@ -141,9 +141,8 @@ def retry(transaction: Transaction, ref: TopicRef, group: str, chosen: ChosenDea
         _publish_again(transaction, ref, of_cursors, now_ms)
     else:
         for cursor, some in of_cursors.items():
-            keeps_order = max_parked_of(transaction, cursor) > 0
-            park(transaction, cursor, [(row[1], *row[8:]) for row in some], Coming(now_ms),
-                 keeps_order=keeps_order, stays=True)  # fmt: skip
+            leaving = [(row[1], *row[8:]) for row in some]
+            leave(transaction, cursor, leaving, Coming(now_ms), stays=True)
     notify_messages(transaction, ref, [cursor % PER_TOPIC for cursor in of_cursors])
     return len(rows)
 

@@ -17,6 +17,7 @@ from qframe.stores.sql import heads, lookups, named
 from qframe.stores.sql.dead_letters import add_dead_letter
 from qframe.stores.sql.heads import HeadRow
 from qframe.stores.sql.schema import HeadState, is_there, subjects
+from qframe.stores.sql.topic_ref import TopicRef
 from qframe.stores.types import LOST_ERROR, PullRequest, PullResult, PullTerms
 from qframe.topic import Kind
 
@@ -74,18 +75,23 @@ _CLAIMED: Final = Statement(
 class PullInProgress(msgspec.Struct):
     """One pull while it is done: its terms, its moment, and what comes of it."""
 
+    transaction: Transaction
+    ref: TopicRef
     terms: PullTerms
     now_ms: int
-    until_ms: int
     pulled: PullResult = msgspec.field(default_factory=lambda: PullResult([], []))
     cursors: list[Row] = []
     claims: dict[tuple[int, int], list[str]] = {}  # subjects by cursor and length of their runs
 
+    @property
+    def until_ms(self) -> int:
+        """When the leases of what is handed out end."""
+        return self.now_ms + self.terms.lease_ms
 
-def claim(
-    transaction: Transaction, kind: Kind, at: int, ask: PullRequest, pulling: PullInProgress
-) -> int:
+
+def claim(pulling: PullInProgress, at: int, ask: PullRequest) -> int:
     """Hands out heads that are due, and the runs behind them; returns how many messages."""
+    transaction, kind = pulling.transaction, pulling.ref.topic.kind
     now_ms, terms, pulled = pulling.now_ms, pulling.terms, pulling.pulled
     claimable = _IN_TODO if kind in rules.RANKED else _BY_TIME
     left, taken = ask.limit, 0
@@ -118,12 +124,13 @@ def claim(
         if len(rows) < most and not has_ended:
             break
         if left > 0:
-            write_claims(transaction, pulling)
+            write_claims(pulling)
     return ask.limit - left
 
 
-def write_claims(transaction: Transaction, pulling: PullInProgress) -> None:
+def write_claims(pulling: PullInProgress) -> None:
     """Takes into doing what was handed out: of all slots at once, unless one is looked at again."""
+    transaction = pulling.transaction
     claims, until_ms, receipt = pulling.claims, pulling.until_ms, pulling.terms.receipt
     if claims and transaction.takes_arrays:
         ats = [at for (at, _), names in claims.items() for _ in names]

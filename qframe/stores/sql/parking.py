@@ -77,23 +77,29 @@ def of_parked_keys(transaction: Transaction, cursor: int, rows: Sequence[Row]) -
     return {offset for offset, subject in names.items() if subject in parked}
 
 
-def park(
-    transaction: Transaction,
-    cursor: int,
-    rows: Sequence[Row],
-    coming: Coming,
-    *,
-    keeps_order: bool,
+def leave(
+    transaction: Transaction, cursor: int, rows: Sequence[Row], coming: Coming, *,
     stays: bool = False,
-) -> list[Row]:
-    """Queues rows of the log that leave the line, in the order of offsets.
+) -> list[Row]:  # fmt: skip
+    """Queues rows of the log that leave the line; returns those that are heads.
 
-    Where `stays`, a head that is handed out stays the head. Returns the rows that are heads.
+    Each stands under its key where the group keeps order, else under its offset.
     """
-    if not keeps_order:
-        fresh = [_head(cursor, str(row[0]), row, coming) for row in rows]
-        transaction.run_many(heads.INSERT, [head.row() for head in fresh])
-        return list(rows)
+    if rows and max_parked_of(transaction, cursor):
+        return park(transaction, cursor, rows, coming, stays=stays)
+    fresh = [_head(cursor, str(row[0]), row, coming) for row in rows]
+    transaction.run_many(heads.INSERT, [head.row() for head in fresh])
+    return list(rows)
+
+
+def park(
+    transaction: Transaction, cursor: int, rows: Sequence[Row], coming: Coming, *,
+    stays: bool = False,
+) -> list[Row]:  # fmt: skip
+    """Queues rows of the log under their keys, by offset; returns those that are heads.
+
+    Where `stays`, a head that is handed out stays the head.
+    """
     names = {row[0]: _subject_of(row) for row in rows}
     wanted = {cursor: list(dict.fromkeys(names.values()))}
     known = {head.subject: head for head in whole_heads(transaction, wanted)}
@@ -103,23 +109,24 @@ def park(
     for row in rows:
         subject = names[row[0]]
         head = known.get(subject)
-        if head is None:
+        if head is None or (row[0] < head.seq and not (stays and head.state == HeadState.DOING)):
             known[subject], first[subject] = _head(cursor, subject, row, coming), row
-        elif row[0] < head.seq and not (stays and head.state == HeadState.DOING):
-            behind.append(_behind(head.cursor, subject, head.seq, head.envelope()))
-            known[subject], first[subject] = _head(cursor, subject, row, coming), row
-            known[subject].behind = 1
+            if head is not None:
+                known[subject].behind = 1
+                behind.append(_behind(cursor, subject, head.seq, head.envelope()))
         else:
             _cut_run(transaction, head, row[0])
-            behind.append(_behind(cursor, subject, row[0], row[1:6]))
             head.behind = 1
+            behind.append(_behind(cursor, subject, row[0], row[1:6]))
     transaction.run_many(heads.ADD_BEHIND, behind)
-    fresh = [head for subject, head in known.items() if subject not in there]
-    transaction.run_many(heads.INSERT, [head.row() for head in fresh])
+    fresh = [head.row() for subject, head in known.items() if subject not in there]
+    transaction.run_many(heads.INSERT, fresh)
     changed = [
-        head for subject, head in known.items() if head.row() != there.get(subject, head.row())
+        heads.changed(known[subject])
+        for subject, row in there.items()
+        if known[subject].row() != row
     ]
-    transaction.run_many(heads.SET, [heads.changed(head) for head in changed])
+    transaction.run_many(heads.SET, changed)
     return list(first.values())
 
 

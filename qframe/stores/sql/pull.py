@@ -149,7 +149,7 @@ def pull(
     if keeping := _keeping(overviews, asks, now_ms) - joining:
         joining |= keeping
         return None
-    pulling = PullInProgress(terms, now_ms, now_ms + terms.lease_ms)
+    pulling = PullInProgress(transaction, ref, terms, now_ms)
     pulled = pulling.pulled
     more = False
     for ask in asks:
@@ -164,9 +164,9 @@ def pull(
         if overview.cursor.is_closed and overview.has_kept(now_ms):
             more = True  # it joins where the slot's messages go
             overview.later_due = overview.held_due = None
-        got = _pull_slot(transaction, ref, overview, ask, pulling)
+        got = _pull_slot(pulling, overview, ask)
         more = more or got >= ask.limit
-    write_claims(transaction, pulling)
+    write_claims(pulling)
     transaction.run_many(SET_CURSOR, pulling.cursors)
     if more:
         pulled.next_due_ms = 0
@@ -229,14 +229,9 @@ def _next_due(
     return None if earliest is None else max(0, earliest - now_ms)
 
 
-def _pull_slot(
-    transaction: Transaction,
-    ref: TopicRef,
-    overview: SlotOverview,
-    ask: PullRequest,
-    pulling: PullInProgress,
-) -> int:
+def _pull_slot(pulling: PullInProgress, overview: SlotOverview, ask: PullRequest) -> int:
     """Hands out of one slot; returns how many."""
+    transaction, ref = pulling.transaction, pulling.ref
     cursor, now_ms, pulled = overview.cursor, pulling.now_ms, pulling.pulled
     kind, streams = ref.topic.kind, not ref.topic.has_subjects
     may_be_due = overview.has_heads(now_ms)
@@ -255,15 +250,13 @@ def _pull_slot(
     if kind in rules.RANKED and overview.waiting_due is not None and overview.waiting_due <= now_ms:
         # Whose rank counts is not known before all that is due has one: the next pull goes on.
         may_be_due = promotions.promote(transaction, cursor.cursor, now_ms)
-    got = claim(transaction, kind, cursor.cursor, ask, pulling) if may_be_due else 0
+    got = claim(pulling, cursor.cursor, ask) if may_be_due else 0
     parks = overview.may_park() or (bool(overview.max_parked) and may_be_due)
     full = parks and is_full(transaction, cursor.cursor, overview.max_parked or 0)
     if full:
         pulled.full.append(ask.slot)
     if streams and got < ask.limit:
-        got += window.hand_out(
-            transaction, ref, cursor, ask, ask.limit - got, pulling, parks=parks, full=full
-        )
+        got += window.hand_out(pulling, cursor, ask, ask.limit - got, parks=parks, full=full)
     if cursor.row() != before:
         pulling.cursors.append(cursor.row())
     return got

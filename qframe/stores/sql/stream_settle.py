@@ -11,7 +11,7 @@ from qframe.stores import rules
 from qframe.stores.sql import ranges, window
 from qframe.stores.sql.cursors import CursorRow
 from qframe.stores.sql.dead_letters import add_dead_letter
-from qframe.stores.sql.parking import Coming
+from qframe.stores.sql.parking import Coming, leave
 from qframe.stores.sql.topic_ref import TopicRef
 from qframe.stores.types import NO_EPOCH, Settlement
 
@@ -31,8 +31,7 @@ def acknowledge(cursor: CursorRow, deliveries: Sequence[Delivery]) -> bool:
     ):
         return False
     cursor.acked += len(offsets)
-    cursor.floor, settled = ranges.added(cursor.floor, settled, offsets)
-    cursor.settled = ranges.dump(settled)
+    cursor.settle(offsets, settled)
     return True
 
 
@@ -66,8 +65,7 @@ def settle(
         else:
             _take_out(transaction, ref, cursor, one, now_ms)
     if new:
-        cursor.floor, settled = ranges.added(cursor.floor, settled, new)
-        cursor.settled = ranges.dump(settled)
+        cursor.settle(new, settled)
     return results
 
 
@@ -85,4 +83,4 @@ def _take_out(
     coming = Coming(rules.FRONT)
     if one.verdict is Verdict.RETRY:
         coming = Coming(rules.retry_due(one, now_ms), tries=1, error=one.last_words)
-    window.leave(transaction, cursor, [row], coming)
+    leave(transaction, cursor.cursor, [row], coming)

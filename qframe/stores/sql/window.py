@@ -15,7 +15,7 @@ from qframe.stores.sql import heads, ranges
 from qframe.stores.sql.cursors import CursorRow
 from qframe.stores.sql.hand_out import PullInProgress
 from qframe.stores.sql.histories import keep
-from qframe.stores.sql.parking import Coming, max_parked_of, of_parked_keys, park
+from qframe.stores.sql.parking import Coming, leave, of_parked_keys, park
 from qframe.stores.sql.schema import log
 from qframe.stores.sql.topic_ref import TopicRef
 from qframe.stores.types import PullRequest
@@ -41,54 +41,27 @@ _LINE: Final = Statement(
 
 
 def hand_out(
-    transaction: Transaction,
-    ref: TopicRef,
-    cursor: CursorRow,
-    ask: PullRequest,
-    limit: int,
-    pulling: PullInProgress,
-    *,
-    parks: bool,
-    full: bool,
-) -> int:
+    pulling: PullInProgress, cursor: CursorRow, ask: PullRequest, limit: int, *,
+    parks: bool, full: bool,
+) -> int:  # fmt: skip
     """Reads on in the line, and returns how many messages; the cursor is changed, not saved.
 
-    From the caller's position, where that is behind: what it has not received is sent again. Where
-    something `parks`, messages of parked keys are put behind these; what is `full` is read no more.
+    Where something `parks`, messages of parked keys are put behind these.
     """
-    receipt, pulled = pulling.terms.receipt, pulling.pulled
-    start = cursor.read
-    if ask.position is not None:
-        start = min(start, max(ask.position, cursor.floor))
-    at = ref.slot_number(ask.slot)
-    rows: list[Row] = []
-    if start < cursor.read:  # behind one slow message there may be millions that are settled
-        for first, end in ranges.gaps(start, cursor.read, ranges.load(cursor.settled)):
-            most = min(end - first, limit - len(rows))
-            rows += [row for row in transaction.rows(_LINE, (at, first, most)) if row[0] < end]
-            if len(rows) == limit:
-                break
-    if len(rows) < limit and not full:
-        rows += transaction.rows(_LINE, (at, cursor.read, limit - len(rows)))
+    pulled, slot = pulling.pulled, ask.slot
+    rows = _next_rows(pulling, cursor, ask, limit, full=full)
     if not rows:
         if ask.position is not None and ask.position > cursor.read:
-            pulled.stops[ask.slot] = cursor.read
+            pulled.stops[slot] = cursor.read
         return 0
     if not cursor.has_window():
-        cursor.receipt = receipt
-    token = cursor.receipt or receipt
+        cursor.receipt = pulling.terms.receipt
+    token = cursor.receipt or pulling.terms.receipt
     cursor.read = max(cursor.read, rows[-1][0] + 1)
     cursor.lease_until = pulling.until_ms
-    slot = ask.slot
-    parked = of_parked_keys(transaction, cursor.cursor, rows) if parks else set()
-    if parked:
-        leaving = [row for row in rows if row[0] in parked]
-        park(transaction, cursor.cursor, leaving, Coming(rules.FRONT), keeps_order=True)
-        settled = ranges.load(cursor.settled)
-        cursor.floor, settled = ranges.added(cursor.floor, settled, parked)
-        cursor.settled = ranges.dump(settled)
-        if rows[-1][0] in parked:
-            pulled.stops[slot] = rows[-1][0] + 1
+    parked = _divert(pulling.transaction, cursor, rows) if parks else set()
+    if rows[-1][0] in parked:
+        pulled.stops[slot] = rows[-1][0] + 1
     pulled.deliveries += [
         Delivery(id_, key, None if text is None else heads.headers_of(text), body, at_ms, slot,
                  None, seq, token, 1, 0, due)
@@ -96,6 +69,37 @@ def hand_out(
         if seq not in parked
     ]  # fmt: skip
     return len(rows)
+
+
+def _next_rows(
+    pulling: PullInProgress, cursor: CursorRow, ask: PullRequest, limit: int, *, full: bool
+) -> list[Row]:
+    """The next rows of the line, from the caller's position on where that is behind.
+
+    What the caller has not received is sent again. What is `full` is read no further.
+    """
+    transaction, at = pulling.transaction, pulling.ref.slot_number(ask.slot)
+    rows: list[Row] = []
+    if ask.position is not None and (start := max(ask.position, cursor.floor)) < cursor.read:
+        # Behind one slow message there may be millions that are settled.
+        for first, end in ranges.gaps(start, cursor.read, ranges.load(cursor.settled)):
+            most = min(end - first, limit - len(rows))
+            rows += [row for row in transaction.rows(_LINE, (at, first, most)) if row[0] < end]
+            if len(rows) == limit:
+                return rows
+    if not full:
+        rows += transaction.rows(_LINE, (at, cursor.read, limit - len(rows)))
+    return rows
+
+
+def _divert(transaction: Transaction, cursor: CursorRow, rows: Sequence[Row]) -> set[int]:
+    """Takes rows of parked keys out of the line, behind these; returns their offsets."""
+    parked = of_parked_keys(transaction, cursor.cursor, rows)
+    if parked:
+        leaving = [row for row in rows if row[0] in parked]
+        park(transaction, cursor.cursor, leaving, Coming(rules.FRONT))
+        cursor.settle(parked, ranges.load(cursor.settled))
+    return parked
 
 
 def lose(transaction: Transaction, ref: TopicRef, cursor: CursorRow, now_ms: int) -> int:
@@ -106,15 +110,8 @@ def lose(transaction: Transaction, ref: TopicRef, cursor: CursorRow, now_ms: int
     """
     if not cursor.has_window():
         return 0
-    at, settled = ref.slot_number(cursor.slot), ranges.load(cursor.settled)
-    # Behind one slow message there may be millions that are settled: they are not read.
-    leaving = [
-        row
-        for start, end in ranges.gaps(cursor.floor, cursor.read, settled)
-        for row in transaction.rows(READ, (at, start, end - start))
-    ]
-    lost_once = Coming(rules.FRONT, tries=1, lost=1)
-    leaving = leave(transaction, cursor, leaving, lost_once)
+    leaving = _unsettled(transaction, ref, cursor, cursor.floor)
+    leaving = leave(transaction, cursor.cursor, leaving, Coming(rules.FRONT, tries=1, lost=1))
     if ref.topic.history_ms:
         lost = [lost_entry(row[1], 1, cursor.receipt, now_ms, of_line=True) for row in leaving]
         keep(transaction, [(cursor.cursor, None, entry) for entry in lost])
@@ -142,16 +139,9 @@ def revoke(
         return 0
     if settled and settled[-1][1] > start:
         # The lost pull has parked some of that, and so the rest leaves the line.
-        at = ref.slot_number(cursor.slot)
-        back = [
-            row
-            for first, end in ranges.gaps(start, cursor.read, settled)
-            for row in transaction.rows(READ, (at, first, end - first))
-        ]
-        leave(transaction, cursor, back, Coming(rules.FRONT))
-        offsets = [row[0] for row in back]
-        cursor.floor, settled = ranges.added(cursor.floor, settled, offsets)
-        cursor.settled = ranges.dump(settled)
+        back = _unsettled(transaction, ref, cursor, start)
+        leave(transaction, cursor.cursor, back, Coming(rules.FRONT))
+        cursor.settle([row[0] for row in back], settled)
         return len(back)
     cursor.read = start
     if not cursor.has_window():
@@ -160,9 +150,14 @@ def revoke(
     return count
 
 
-def leave(
-    transaction: Transaction, cursor: CursorRow, rows: Sequence[Row], coming: Coming
-) -> list[Row]:
-    """Queues messages of the log that leave the line; returns those that are heads."""
-    keeps_order = bool(rows) and max_parked_of(transaction, cursor.cursor) > 0
-    return park(transaction, cursor.cursor, rows, coming, keeps_order=keeps_order)
+def _unsettled(transaction: Transaction, ref: TopicRef, cursor: CursorRow, start: int) -> list[Row]:
+    """What is unsettled in the window, from an offset on.
+
+    Behind one slow message there may be millions that are settled: they are not read.
+    """
+    at, settled = ref.slot_number(cursor.slot), ranges.load(cursor.settled)
+    return [
+        row
+        for first, end in ranges.gaps(start, cursor.read, settled)
+        for row in transaction.rows(READ, (at, first, end - first))
+    ]
