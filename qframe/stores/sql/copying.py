@@ -14,7 +14,6 @@ from qframe.stores.records import MemoryPage, Position, Record, Section, Section
 from qframe.stores.searching import PASSED_MS, RESTORED
 from qframe.stores.sql import arrivals, heads, ranges
 from qframe.stores.sql.cursors import cursors_of, known_group, lock_slots
-from qframe.stores.sql.dead_letters import add_dead_letter
 from qframe.stores.sql.growing import check_token
 from qframe.stores.sql.parking import max_parked_of
 from qframe.stores.sql.publish import LAST_DELAYED
@@ -271,14 +270,13 @@ def _queue_behind(transaction: Transaction, cursor: int, records: Sequence[Recor
 
 
 def _bury(transaction: Transaction, cursor: int, records: Sequence[Record]) -> None:
-    for record in records:
-        seq = record.seq or 0
-        transaction.run(_NOT_DEAD, (cursor, seq))
-        add_dead_letter(
-            transaction, cursor, seq=seq, subject=record.subject, priority=record.priority,
-            attempts=record.attempts, error=record.error, traceback=record.traceback,
-            died_at_ms=record.died_at_ms or 0, envelope=_envelope(record),
-        )  # fmt: skip
+    rows = [
+        (cursor, one.seq or 0, one.subject, one.priority, one.attempts, one.error, one.traceback,
+         one.died_at_ms or 0, *_envelope(one))
+        for one in records
+    ]  # fmt: skip
+    transaction.run_many(_NOT_DEAD, [row[:2] for row in rows])
+    transaction.run_many(heads.ADD_DEAD, rows)
 
 
 def positions(transaction: Transaction, ref: TopicRef, group: str) -> list[Position]:

@@ -14,7 +14,6 @@ from qframe.message import Delivery
 from qframe.stores import rules
 from qframe.stores.records import told_apart
 from qframe.stores.sql import heads, lookups, named
-from qframe.stores.sql.dead_letters import add_dead_letter
 from qframe.stores.sql.heads import HeadRow
 from qframe.stores.sql.schema import HeadState, is_there, subjects
 from qframe.stores.sql.topic_ref import TopicRef
@@ -113,7 +112,10 @@ def claim(pulling: PullInProgress, at: int, ask: PullRequest) -> int:
             if left <= 0:
                 break
             if row[_TRIES] >= terms.max_attempts:
-                _end_dead(transaction, kind, HeadRow(*row), now_ms)
+                head = HeadRow(*row)
+                error, traceback = told_apart(head.error)
+                heads.end_dead(transaction, kind, head, now_ms, error or LOST_ERROR, traceback)
+                heads.advance(transaction, kind, head, now_ms)
                 pulled.dead += 1
                 has_ended = True  # what follows it may come before the other rows: look again
                 break
@@ -211,15 +213,3 @@ def _hand_out(
         )  # fmt: skip
         given += 1
     return given
-
-
-def _end_dead(transaction: Transaction, kind: Kind, head: HeadRow, now_ms: int) -> None:
-    """Gives up a message whose last attempt was lost."""
-    error, traceback = told_apart(head.error)
-    add_dead_letter(
-        transaction, head.cursor, seq=head.seq,
-        subject=None if kind is Kind.STREAM else head.subject,
-        priority=head.priority, attempts=head.tries, error=error or LOST_ERROR,
-        traceback=traceback, died_at_ms=now_ms, envelope=head.envelope(),
-    )  # fmt: skip
-    heads.advance(transaction, kind, head, now_ms)

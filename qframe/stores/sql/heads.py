@@ -10,7 +10,7 @@ from sqlalchemy import bindparam, select
 
 from qframe.drivers.sql import Row, Statement, Transaction
 from qframe.stores import rules
-from qframe.stores.sql.schema import HeadState, backlog, subjects
+from qframe.stores.sql.schema import HeadState, backlog, dead, subjects
 from qframe.topic import Kind
 
 _ENVELOPE: Final = "id key headers body published_at"
@@ -36,6 +36,9 @@ ADD_BEHIND: Final = Statement(backlog.insert(), f"cursor subject seq due priorit
 BEHIND: Final = Statement(
     select(backlog).where(*_BEHIND).order_by(backlog.c.seq).limit(bindparam("most")),
     "at of most",
+)
+ADD_DEAD: Final = Statement(
+    dead.insert(), f"cursor seq subject priority attempts error traceback died_at {_ENVELOPE}"
 )
 DELETE_BEHIND: Final = Statement(
     backlog.delete().where(*_BEHIND, backlog.c.seq <= bindparam("last")), "at of last"
@@ -126,6 +129,19 @@ def requeue(transaction: Transaction, kind: Kind, head: HeadRow, now_ms: int) ->
     head.state, head.rank = position_of(kind, head.due_ms, head.priority, now_ms)
     save(transaction, head)
     return absorbed
+
+
+def end_dead(
+    transaction: Transaction, kind: Kind, head: HeadRow, now_ms: int, error: str | None,
+    traceback: str | None,
+) -> None:  # fmt: skip
+    """Puts a head among the dead of its group; the caller lets the subject advance."""
+    subject = None if kind is Kind.STREAM else head.subject
+    transaction.run(
+        ADD_DEAD,
+        (head.cursor, head.seq, subject, head.priority, head.tries, error, traceback, now_ms,
+         *head.envelope()),
+    )  # fmt: skip
 
 
 def advance(transaction: Transaction, kind: Kind, head: HeadRow, now_ms: int) -> None:

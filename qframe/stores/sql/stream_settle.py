@@ -8,9 +8,8 @@ from qframe.drivers.sql import Transaction
 from qframe.message import Delivery
 from qframe.outcomes import Settled, Verdict
 from qframe.stores import rules
-from qframe.stores.sql import ranges, window
+from qframe.stores.sql import heads, ranges, window
 from qframe.stores.sql.cursors import CursorRow
-from qframe.stores.sql.dead_letters import add_dead_letter
 from qframe.stores.sql.parking import Coming, leave
 from qframe.stores.sql.topic_ref import TopicRef
 from qframe.stores.types import NO_EPOCH, Settlement
@@ -75,10 +74,8 @@ def _take_out(
     """Takes a message out of the line: to its retry, back to the front, or to dead."""
     row = transaction.rows(window.READ, (ref.slot_number(cursor.slot), one.seq, 1))[0]
     if one.verdict is Verdict.DEAD:
-        add_dead_letter(
-            transaction, cursor.cursor, seq=one.seq, subject=None, priority=0, attempts=one.attempt,
-            error=one.error, traceback=one.traceback, died_at_ms=now_ms, envelope=row[1:],
-        )  # fmt: skip
+        about = (None, 0, one.attempt, one.error, one.traceback, now_ms)
+        transaction.run(heads.ADD_DEAD, (cursor.cursor, one.seq, *about, *row[1:]))
         return
     coming = Coming(rules.FRONT)
     if one.verdict is Verdict.RETRY:

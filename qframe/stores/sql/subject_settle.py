@@ -15,7 +15,6 @@ from qframe.outcomes import Settled, Verdict
 from qframe.stores import rules
 from qframe.stores.sql import arrivals as arrive
 from qframe.stores.sql import heads, lookups, named
-from qframe.stores.sql.dead_letters import add_dead_letter
 from qframe.stores.sql.heads import HeadRow
 from qframe.stores.sql.schema import PER_TOPIC, HeadState, subjects
 from qframe.stores.types import Settlement
@@ -289,13 +288,9 @@ class _Run:
         self._settled_to = last
 
     def _end_dead(self, one: Settlement) -> None:
-        head = self._head
-        add_dead_letter(
-            self._transaction, head.cursor, seq=head.seq,
-            subject=None if self._kind is Kind.STREAM else head.subject, priority=head.priority,
-            attempts=head.tries, error=one.error, traceback=one.traceback,
-            died_at_ms=self._now_ms, envelope=head.envelope(),
-        )  # fmt: skip
+        heads.end_dead(
+            self._transaction, self._kind, self._head, self._now_ms, one.error, one.traceback
+        )
         self._advance(self._run.pop(0))
 
     def _give_back(self, one: Settlement) -> None:

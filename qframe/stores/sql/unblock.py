@@ -14,14 +14,13 @@ from qframe.stores.acts import Unblocking
 from qframe.stores.records import Record
 from qframe.stores.sql import heads
 from qframe.stores.sql.cursors import check_open, known_group, lock_group_cursors
-from qframe.stores.sql.dead_letters import add_dead_letter
 from qframe.stores.sql.heads import HeadRow
 from qframe.stores.sql.notifications import notify_messages
 from qframe.stores.sql.records import record_of_head
 from qframe.stores.sql.role import SqlRole
 from qframe.stores.sql.schema import PER_TOPIC, HeadState, subjects
 from qframe.stores.sql.topic_ref import TopicRef
-from qframe.topic import Kind, Topic
+from qframe.topic import Topic
 
 _OF_KEY: Final = Statement(
     select(subjects)
@@ -108,11 +107,7 @@ def skip(
     if head.state == HeadState.DOING and not force:
         return Moved.DOING
     now_ms, kind = transaction.now_ms(), ref.topic.kind
-    add_dead_letter(
-        transaction, head.cursor, seq=head.seq, subject=None if kind is Kind.STREAM else subject,
-        priority=head.priority, attempts=head.tries, error=error, traceback=head.error,
-        died_at_ms=now_ms, envelope=head.envelope(),
-    )  # fmt: skip
+    heads.end_dead(transaction, kind, head, now_ms, error, head.error)
     rules.end_lease(head)
     heads.advance(transaction, kind, head, now_ms)
     notify_messages(transaction, ref, [slot])

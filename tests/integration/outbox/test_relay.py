@@ -228,7 +228,7 @@ def test_what_may_have_been_sent_is_looked_up_once_its_id_may_be_forgotten(
     late: Any = Late(worker.app.store)
     late.after("publish", loses(AnswerLost("store", "the answer was lost")))
     late.before("publish", lambda: None, *[away] * (1 if later is StoreUnavailable else TRIES - 1))
-    worker.app.producer._store = late
+    worker.app.producer._sender._store = late
     with worker:
         eventually(lambda: outbox.pending() == 0)
         assert not late.waits
