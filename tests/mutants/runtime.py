@@ -249,8 +249,8 @@ RUNTIME: Final = [
     Mutant(
         "what is behind a retried message goes on",
         "runtime/order/key_order.py",
-        "            if disposition.verdict is not Verdict.DEAD:\n",
-        "            if disposition.verdict is Verdict.DEAD:\n",
+        "            is_back = disposition.verdict is not Verdict.DEAD\n",
+        "            is_back = disposition.verdict is Verdict.DEAD\n",
         UNIT + "test_lanes.py",
     ),
     Mutant(
@@ -277,8 +277,8 @@ RUNTIME: Final = [
     Mutant(
         "what waits behind a parked key goes on",
         "runtime/order/key_order.py",
-        "                    behind = self._park(self._parked, one)\n",
-        "                    self._parked.park(one)\n",
+        "                others = self._lanes.drop(one, of_one_key)\n",
+        "                others: list[Delivery] = []\n",
         UNIT + "test_keep_order.py",
     ),
     Mutant(

@@ -83,19 +83,15 @@ class KeyOrder:
         """
         one = disposition.delivery
         with self._guard:
-            behind: list[Delivery] = []
-            if disposition.verdict is not Verdict.DEAD:
-                if self._by_run:
-                    self._gone(self._lanes.drop(one))
-                elif self._parked is not None and self._parked.is_held(one):
-                    behind = self._park(self._parked, one)
-            self._put_back(behind, after=disposition)
+            is_back = disposition.verdict is not Verdict.DEAD
+            is_back = is_back and (self._parked is None or self._parked.is_held(one))
+            self._put_back(self._taken_along([one]) if is_back else [], after=disposition)
         return ()
 
     def release(self, deliveries: list[Delivery]) -> Collection[Delivery]:
         """Gives deliveries back, uncounted."""
         with self._guard:
-            self._release(deliveries)
+            self._put_back(deliveries + self._taken_along(deliveries))
         return ()
 
     def give_back(
@@ -104,7 +100,7 @@ class KeyOrder:
         """Gives back deliveries, and what waits behind others and is wanted; returns all."""
         with self._guard:
             deliveries = deliveries + self._lanes.withdraw(wanted)
-            self._release(deliveries)
+            self._put_back(deliveries + self._taken_along(deliveries))
         return deliveries
 
     def before_pull(self) -> None:
@@ -113,18 +109,19 @@ class KeyOrder:
             with self._guard:
                 self._parked.before_pull()
 
-    def _release(self, deliveries: list[Delivery]) -> None:
+    def _taken_along(self, deliveries: list[Delivery]) -> list[Delivery]:
+        """Takes out what waits in the lanes of deliveries that go back, and goes back with them.
+
+        Returns those of a parked key; those of a run the store takes back by itself.
+        """
+        behind: list[Delivery] = []
         if self._parked is not None:
-            behind = [other for one in deliveries for other in self._park(self._parked, one)]
-            deliveries = deliveries + behind
+            for one in deliveries:
+                others = self._lanes.drop(one, of_one_key)
+                self._parked.park([one, *others])
+                behind += others
         elif self._by_run:
             self._gone([other for one in deliveries for other in self._lanes.drop(one)])
-        self._put_back(deliveries)
-
-    def _park(self, parked: ParkedKeys, one: Delivery) -> list[Delivery]:
-        """Parks a delivery's key; returns what waits behind it in its lane."""
-        behind = self._lanes.drop(one, of_one_key)
-        parked.park([one, *behind])
         return behind
 
     def _put_back(self, deliveries: list[Delivery], after: Disposition | None = None) -> None:
