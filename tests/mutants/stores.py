@@ -44,7 +44,7 @@ STORES: Final = [
     ),
     Mutant(
         "who has received more than the store knows of is not told where to go on",
-        "stores/model/pull.py",
+        "stores/model/window.py",
         "            pulled.stops[ask.slot] = cursor.read\n        return 0\n",
         "            pass\n        return 0\n",
         conforms("leases", "model", "has_nothing_new"),

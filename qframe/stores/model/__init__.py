@@ -10,6 +10,7 @@ subjects with what stands behind them. A head is either in doing, or not; whethe
 todo is only a question of the time.
 
 Each role has the module of its name, as in the other stores. Beside them are `state` (what the
-store holds), `queues` (heads of subjects), `sequences` (messages behind a gap) and `standing`
-(pulls that found nothing, and are answered by publishing).
+store holds), `window` (what is handed out of a stream's line), `parking` (what left it), `queues`
+(heads of subjects), `sequences` (messages behind a gap) and `standing` (pulls that found nothing,
+and are answered by publishing).
 """

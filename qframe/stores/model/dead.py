@@ -7,7 +7,8 @@ from typing_extensions import override
 
 from qframe.stores.acts import DeadLetters
 from qframe.stores.model import inspect
-from qframe.stores.model.queues import park, queue, subject_of
+from qframe.stores.model.parking import park
+from qframe.stores.model.queues import queue
 from qframe.stores.model.role import ModelRole
 from qframe.stores.model.state import (
     DeadLetter,
@@ -77,8 +78,7 @@ def retry(state: TopicState, found: list[tuple[int, GroupCursor, DeadLetter]], n
         cursor.dead.remove(dead_letter)
         if not state.topic.has_subjects:
             head = QueuedHead(dead_letter.message, now_ms, dead_letter.seq)
-            subject = subject_of(cursor, head.message, head.seq)
-            park(cursor, subject, head, passing=False)
+            park(cursor, head, stays=True)
             continue
         cursor.published -= 1
         message = dead_letter.message

@@ -8,7 +8,8 @@ from copy import deepcopy
 from typing_extensions import override
 
 from qframe.stores.base import Groups
-from qframe.stores.model.pull import lose, lose_window
+from qframe.stores.model import window
+from qframe.stores.model.pull import lose
 from qframe.stores.model.role import ModelRole
 from qframe.stores.model.state import UNCLAIMED, GroupCursor, TopicState
 from qframe.stores.types import SlotSplit
@@ -154,4 +155,4 @@ def own(state: TopicState, number: int, cursor: GroupCursor, epoch: str, now_ms:
     cursor.epoch = epoch
     heads = [head for head in cursor.heads.values() if head.in_doing]
     lose(state, cursor, heads, now_ms)
-    lose_window(state, number, cursor, now_ms)
+    window.lose(state, number, cursor, now_ms)

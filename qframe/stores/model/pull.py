@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import islice
 
 from typing_extensions import override
 
@@ -11,12 +10,13 @@ from qframe.message import Delivery
 from qframe.stores import rules
 from qframe.stores.base import Pulling
 from qframe.stores.history import lost_entry
+from qframe.stores.model import window
 from qframe.stores.model.publish import arrive
-from qframe.stores.model.queues import add_dead_letter, advance, park, requeue, subject_of
+from qframe.stores.model.queues import add_dead_letter, advance, requeue
 from qframe.stores.model.role import ModelRole
 from qframe.stores.model.sequences import overdue
 from qframe.stores.model.standing import stand
-from qframe.stores.model.state import GroupCursor, QueuedHead, Slot, StoredMessage, TopicState
+from qframe.stores.model.state import GroupCursor, QueuedHead, TopicState
 from qframe.stores.records import told_apart
 from qframe.stores.types import (
     LOST_ERROR,
@@ -83,7 +83,7 @@ def pull(
         if cursor.is_full:
             pulled.full.append(ask.slot)
         if not state.topic.has_subjects and left > 0:
-            left -= _line(state, cursor, ask, left, terms, now_ms, pulled)
+            left -= window.hand_out(state, cursor, ask, left, terms, now_ms, pulled)
         if left <= 0:
             more = True
             continue
@@ -133,7 +133,7 @@ def revoke(
                 requeue(cursor, state.topic.kind, head, now_ms)
                 count += 1
         if cursor.epoch == ask.epoch and not state.topic.has_subjects:
-            count += revoke_window(state.slots[ask.slot], cursor, ask.position, receipt)
+            count += window.revoke(state.slots[ask.slot], cursor, ask.position, receipt)
     return RevokeResult(count)
 
 
@@ -145,58 +145,6 @@ def lose(state: TopicState, cursor: GroupCursor, heads: Sequence[QueuedHead], no
         rules.lose(head, state.topic.kind)
         requeue(cursor, state.topic.kind, head, now_ms)
     return len(heads)
-
-
-def lose_window(state: TopicState, number: int, cursor: GroupCursor, now_ms: int) -> int:
-    """Takes a stream's window back: what is unsettled in it leaves the line.
-
-    Returns how much is lost: all but what is parked behind a head.
-    """
-    unsettled = [each for each in range(cursor.floor, cursor.read) if each not in cursor.settled]
-    lost = 0
-    for offset in unsettled:
-        message = state.slots[number].log[offset]
-        if leave(cursor, message, offset, rules.FRONT, tries=1, lost=1):
-            lost += 1
-            if state.topic.history_ms:
-                cursor.keep(lost_entry(message.id, 1, cursor.receipt, now_ms, of_line=True))
-    cursor.receipt = None
-    return lost
-
-
-def revoke_window(slot: Slot, cursor: GroupCursor, position: int | None, receipt: str) -> int:
-    """Takes back what a lost reply has handed out of a stream's line; returns how many.
-
-    After a seek a position says nothing, but the lost pull has begun the window.
-    """
-    start = cursor.read if position is None else max(position, cursor.floor)
-    if cursor.receipt == receipt:
-        start = cursor.floor
-    back = [each for each in range(start, cursor.read) if each not in cursor.settled]
-    if len(back) < cursor.read - start:
-        for offset in back:
-            leave(cursor, slot.log[offset], offset, rules.FRONT, tries=0)
-    elif back:
-        cursor.read = start
-        if start == cursor.floor:
-            cursor.receipt = None
-    return len(back)
-
-
-def leave(
-    cursor: GroupCursor,
-    message: StoredMessage,
-    offset: int,
-    due_ms: int,
-    *,
-    tries: int,
-    lost: int = 0,
-    error: str | None = None,
-) -> bool:
-    """Takes a message out of the line; returns whether it is the head of its subject."""
-    cursor.settle(offset)
-    head = QueuedHead(message, due_ms, offset, tries, lost, error=error)
-    return park(cursor, subject_of(cursor, message, offset), head)
 
 
 def _bring_in(
@@ -223,7 +171,7 @@ def _bring_in(
         pulled.lost += lose(state, cursor, late, now_ms)
     is_lost = cursor.lease_until_ms <= now_ms or ask.is_ahead_of(cursor.read, cursor.in_window)
     if cursor.floor < cursor.read and is_lost:
-        pulled.lost += lose_window(state, ask.slot, cursor, now_ms)
+        pulled.lost += window.lose(state, ask.slot, cursor, now_ms)
 
 
 def _heads(
@@ -266,48 +214,6 @@ def _heads(
             got.append(message.delivery(ask.slot, subject, message.seq, terms.receipt,
                                         due_ms=message.due_ms))  # fmt: skip
     return got
-
-
-def _line(
-    state: TopicState,
-    cursor: GroupCursor,
-    ask: PullRequest,
-    limit: int,
-    terms: PullTerms,
-    now_ms: int,
-    pulled: PullResult,
-) -> int:
-    """Reads on in a stream's line, from the caller's position where that is behind.
-
-    Puts messages of parked keys behind these. Returns how many messages it has read.
-    """
-    slot = state.slots[ask.slot]
-    start = cursor.read
-    if ask.position is not None:
-        start = min(start, max(ask.position, cursor.floor))
-    end = cursor.read if cursor.is_full else slot.head
-    unsettled = (each for each in range(start, end) if each not in cursor.settled)
-    offsets = list(islice(unsettled, limit))
-    if not offsets:
-        if ask.position is not None and ask.position > cursor.read:
-            pulled.stops[ask.slot] = cursor.read
-        return 0
-    if cursor.floor == cursor.read:
-        cursor.receipt = terms.receipt
-    cursor.read = max(cursor.read, offsets[-1] + 1)
-    cursor.lease_until_ms = now_ms + terms.lease_ms
-    is_parked = False
-    for each in offsets:
-        message = slot.log[each]
-        is_parked = cursor.max_parked > 0 and subject_of(cursor, message, each) in cursor.heads
-        if is_parked:
-            leave(cursor, message, each, rules.FRONT, tries=0)
-        else:
-            pulled.deliveries.append(message.delivery(ask.slot, None, each, cursor.receipt or "",
-                                                      due_ms=message.joined_at_ms))  # fmt: skip
-    if is_parked:
-        pulled.stops[ask.slot] = offsets[-1] + 1
-    return len(offsets)
 
 
 def _times(state: TopicState, number: int, cursor: GroupCursor) -> tuple[list[int], list[int]]:

@@ -40,35 +40,6 @@ def replace(head: QueuedHead, kind: Kind, message: StoredMessage, now_ms: int) -
     head.message = message
 
 
-def subject_of(cursor: GroupCursor, message: StoredMessage, offset: int) -> str:
-    """The subject of a message of the log, once it leaves the line."""
-    return rules.subject_of_parked(message.key, offset, keeps_order=cursor.max_parked > 0)
-
-
-def park(cursor: GroupCursor, subject: str, coming: QueuedHead, *, passing: bool = True) -> bool:
-    """Queues a message that left a stream's line by its offset; returns whether it is the head.
-
-    It passes by a head that is handed out, and so takes that back, or stands behind it.
-    """
-    head = cursor.heads.get(subject)
-    if head is None:
-        cursor.heads[subject] = coming
-        return True
-    line = [head.message, *head.behind]
-    place, first = len(line), 0 if passing else min(1, head.given)
-    while place > first and line[place - 1].seq > coming.seq:
-        place -= 1
-    message = msgspec.structs.replace(coming.message, due_ms=rules.FRONT)
-    if place > 0:
-        head.behind.insert(place - 1, message)
-        head.given = min(head.given, place)
-        return False
-    line[0] = msgspec.structs.replace(head.message, due_ms=rules.FRONT)
-    coming.behind = line
-    cursor.heads[subject] = coming
-    return True
-
-
 def requeue(cursor: GroupCursor, kind: Kind, head: QueuedHead, now_ms: int) -> None:
     """Takes a head out of doing; a next round behind it replaces it."""
     rules.end_lease(head)

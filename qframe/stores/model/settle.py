@@ -11,7 +11,7 @@ from qframe.outcomes import Settled, Verdict
 from qframe.stores import rules
 from qframe.stores.base import Settling
 from qframe.stores.history import entry_of, key_of
-from qframe.stores.model.pull import leave
+from qframe.stores.model.parking import leave
 from qframe.stores.model.queues import add_dead_letter, advance, requeue
 from qframe.stores.model.role import ModelRole
 from qframe.stores.model.state import DeadLetter, GroupCursor, TopicState
