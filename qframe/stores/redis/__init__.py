@@ -56,8 +56,9 @@ messages they are about; the log is read beside the script (`log_readahead`). Wh
 or a new epoch comes, what is unsettled is copied out of the log into `body` under the text of its
 offset, and goes through the sorted sets by itself, with due 0 and its offset as seq: before all
 else, in order. Where the group keeps order (`max_parked` in the cursor), it is copied under its
-key, in line with what has left of that (`parts/park.lua`), and a pull that finds anything in `body`
-reads the log itself, takes from the line what is of those keys, and says which offsets to skip.
+key, in line with what has left of that (`parts/parking.lua`), and a pull that finds anything in
+`body` reads the log itself, takes from the line what is of those keys, and says which offsets to
+skip.
 
 A script is one atomic step. It checks the epoch in the cursor, and the receipt in `tries` or in the
 cursor, before it changes anything, and takes the time from its server, once. A publisher gives one

@@ -8,17 +8,15 @@
 --   that are larger by one.
 local slot = KEYS[1]
 local given, kind, keeps = ARGV[1], ARGV[2], ARGV[3]
---@include time many bell closed head places text log ranges park window fence
+--@include time many bell closed head places text log ranges parking window fence
 if is_closed(slot) then
   return 0
 end
 redis.call('SET', slot .. 'closed', 1)
 local now = time_ms(given)
 for _, name in ipairs(redis.call('HKEYS', slot .. 'groups')) do
-  local group = group_of(slot, name, kind)
-  local owner, max_parked = unpack(redis.call('HMGET', group.cursor, 'epoch', 'max_parked'))
+  local group, owner = load_group(slot, name, kind)
   if owner then -- else somebody else has removed the cursor
-    note_order(group, max_parked)
     local high, low = halves(owner)
     if low == 4294967295 then
       high, low = high + 1, -1

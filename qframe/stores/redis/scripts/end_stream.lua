@@ -10,9 +10,8 @@
 -- Promise: one atomic step; nothing ends without epoch and receipt in force.
 local slot = KEYS[1]
 local given, name, epoch, receipt = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
---@include time many bell head places text dead log messages ranges park window
-local group = group_of(slot, name, 'stream')
-local cursor = redis.call('HMGET', group.cursor,
+--@include time many bell head places text dead log messages ranges parking
+local cursor = redis.call('HMGET', slot .. 'g:' .. name .. ':cursor',
   'epoch', 'floor', 'read', 'receipt', 'settled', 'max_parked')
 if not cursor[1] then
   return -2
@@ -21,7 +20,7 @@ local total = math.floor((#ARGV - 4) / 3)
 if cursor[1] ~= epoch or epoch == '0000000000000000' or cursor[4] ~= receipt or receipt == '' then
   return string.rep('t', total)
 end
-note_order(group, cursor[6])
+local group = group_of(slot, name, 'stream', cursor[6])
 local floor, read, ranges = tonumber(cursor[2]), tonumber(cursor[3]), load_ranges(cursor[5])
 local replies, now, offsets, ended = {}, time_ms(given), {}, {}
 for number = 1, total do
@@ -43,10 +42,12 @@ for number = 1, total do
         local gone = { seq = offset, priority = 0, tries = attempt, published = published,
                        envelope = envelope }
         add_dead_letter(group, '', gone, now, error, traceback)
-      elseif verdict == 'retry' then
-        leave(group, offset, envelope, published, at or now + delay, 1, 0, error or '', now)
       else
-        leave(group, offset, envelope, published, 0, 0, 0, '', now)
+        local one = leaving(offset, envelope, published)
+        if verdict == 'retry' then
+          one.due, one.tries, one.error = at or now + delay, 1, error or ''
+        end
+        park(group, one, now)
       end
     end
   end

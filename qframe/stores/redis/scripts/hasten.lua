@@ -9,12 +9,10 @@
 local slot = KEYS[1]
 local given, kind, name, subject, seq = ARGV[1], ARGV[2], ARGV[3], ARGV[4], tonumber(ARGV[5])
 --@include time bell closed head places
-local group = group_of(slot, name, kind)
-local cursor = redis.call('HMGET', group.cursor, 'epoch', 'max_parked')
-if not cursor[1] then
+local group, epoch = load_group(slot, name, kind)
+if not epoch then
   return -2
 end
-note_order(group, cursor[2])
 local head = load_head(group, subject)
 if not head or head.seq ~= seq then
   return 'absent'

@@ -17,11 +17,10 @@ local NOBODY = 'repaired'
 if is_closed(slot) then
   return refusal()
 end
-local group = group_of(slot, name, kind)
+local group = load_group(slot, name, kind)
 if name ~= '' and redis.call('EXISTS', group.cursor) == 0 then
   return -2
 end
-note_order(group, redis.call('HGET', group.cursor, 'max_parked'))
 local now = time_ms(given)
 
 -- What is in hand of nobody gets a lease that has ended: the next pull takes it back.

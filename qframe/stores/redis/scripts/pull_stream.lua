@@ -48,9 +48,8 @@ if position == read and in_hand and in_hand < read - floor then
   is_ahead = in_hand < unsettled
 end
 if floor < read and (leased <= now or is_ahead) then
-  --@include many head places text log ranges park window
-  local losing = group_of(slot, name, 'stream')
-  note_order(losing, cursor[7])
+  --@include many head places text log ranges parking window
+  local losing = group_of(slot, name, 'stream', cursor[7])
   losing.gone = keeps == '1' and {} or nil
   lost = lose_window(losing, floor, read, load_ranges(cursor[6]), now, window)
   if losing.gone then
@@ -62,8 +61,7 @@ end
 if redis.call('EXISTS', later, body) > 0 then
   --@include many head places bring_in text dead hand_out join
   join(slot, now)
-  local group = group_of(slot, name, 'stream')
-  note_order(group, cursor[7])
+  local group = group_of(slot, name, 'stream', cursor[7])
   group.gone = keeps == '1' and {} or nil
   local back = take_back(group, now)
   lost = lost + back
@@ -110,9 +108,8 @@ if handed < limit then
     read = math.max(read, stop)
     leased = now + lease
     if parks then
-      --@include many head places text log ranges park window
-      local group, taken = group_of(slot, name, 'stream'), nil
-      note_order(group, cursor[7])
+      --@include many head places text log ranges parking window
+      local group, taken = group_of(slot, name, 'stream', cursor[7]), nil
       taken, front = divert(group, start, stop, settled, now)
       skipped = merged(skipped, taken)
       floor, settled = raise_floor(floor, merged(settled, taken))

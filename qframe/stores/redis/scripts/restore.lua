@@ -18,11 +18,10 @@ if token == '' and is_closed(slot)
     or token ~= '' and redis.call('GET', slot .. 'opened') ~= token then
   return refusal()
 end
-local group = group_of(slot, name, kind)
+local group = load_group(slot, name, kind)
 if name ~= '' and redis.call('EXISTS', group.cursor) == 0 then
   return -2
 end
-note_order(group, redis.call('HGET', group.cursor, 'max_parked'))
 local now = time_ms(given)
 
 local function fields_in(member)
@@ -87,7 +86,7 @@ local function had_kept_order()
     running = running + load_head(group, subject).given
   end
   redis.call('HSET', group.cursor, 'max_parked', 0, 'running', running)
-  note_order(group, '0')
+  group.backlog = true
 end
 
 -- The numbers of those behind a head, where a message is not simply the next one.

@@ -8,16 +8,14 @@
 -- Promise: one atomic step; one that is not dead any more is left alone.
 local slot = KEYS[1]
 local given, kind, name = ARGV[1], ARGV[2], ARGV[3]
---@include time many bell closed head places arrive text dead park
-local group = group_of(slot, name, kind)
-local cursor = redis.call('HMGET', group.cursor, 'epoch', 'max_parked')
-if not cursor[1] then
+--@include time many bell closed head places arrive text dead parking
+local group, epoch = load_group(slot, name, kind)
+if not epoch then
   return -2
 end
 if is_closed(slot) then
   return refusal()
 end
-note_order(group, cursor[2])
 
 -- Whether no message of its subject was published since.
 local function is_newest(subject, published)
@@ -39,7 +37,7 @@ for i = 4, #ARGV do
                    published = published, envelope = string.sub(record, 13 + size),
                    tries = 0, lost = 0, given = 0, receipt = '', error = '' }
     if kind == 'stream' then
-      park(group, subject_of(group, head.envelope, head.seq), head, now, true)
+      park(group, head, now, true)
     else
       count(group, 'published', -1)
       if kind == 'ordered' or is_newest(subject, published) then

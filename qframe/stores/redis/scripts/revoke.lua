@@ -12,12 +12,10 @@ local slot = KEYS[1]
 local given, kind, name, epoch = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 local receipt, position = ARGV[5], tonumber(ARGV[6])
 --@include time many bell head places ranges
-local group = group_of(slot, name, kind)
-local owner, max_parked = unpack(redis.call('HMGET', group.cursor, 'epoch', 'max_parked'))
+local group, owner = load_group(slot, name, kind)
 if owner ~= epoch then
   return owner and 0 or -2
 end
-note_order(group, max_parked)
 local now, count_back = time_ms(given), 0
 local doing = redis.call('ZRANGE', group.doing, 0, -1)
 for i, state in ipairs(#doing > 0 and read_many('HMGET', group.tries, doing) or {}) do
@@ -48,10 +46,10 @@ if kind == 'stream' then
     end
     count_back = count_back + read - start
   elseif start < read then -- the lost pull has parked some of that, and so the rest leaves the line
-    --@include text log park window
+    --@include text log parking
     each_message(slot .. 'log', start, read, function(offset, envelope, published)
       if not is_settled(settled, offset) then
-        leave(group, offset, envelope, published, 0, 0, 0, '', now)
+        park(group, leaving(offset, envelope, published), now)
         count_back = count_back + 1
       end
     end)

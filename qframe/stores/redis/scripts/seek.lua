@@ -10,15 +10,13 @@
 local slot = KEYS[1]
 local name, offset = ARGV[1], tonumber(ARGV[2])
 --@include head bell closed text dead
-local group = group_of(slot, name, 'stream')
-local cursor = redis.call('HMGET', group.cursor, 'epoch', 'max_parked')
-if not cursor[1] then
+local group, epoch = load_group(slot, name, 'stream')
+if not epoch then
   return -2
 end
 if is_closed(slot) then
   return refusal()
 end
-note_order(group, cursor[2])
 local head = tonumber(redis.call('GET', slot .. 'head') or 0)
 local first = tonumber(redis.call('GET', slot .. 'first') or 0)
 local to = math.min(math.max(offset, first), head)

@@ -12,12 +12,10 @@
 local slot = KEYS[1]
 local given, kind, name, epoch = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 --@include time many bell head places
-local group = group_of(slot, name, kind)
-local owner, max_parked = unpack(redis.call('HMGET', group.cursor, 'epoch', 'max_parked'))
+local group, owner = load_group(slot, name, kind)
 if not owner then
   return -2
 end
-note_order(group, max_parked)
 local total = math.floor((#ARGV - 4) / 4)
 if owner ~= epoch or epoch == '0000000000000000' then
   return string.rep('t', total)

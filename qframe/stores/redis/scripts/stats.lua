@@ -10,11 +10,8 @@
 local slot = KEYS[1]
 local given, kind, name = ARGV[1], ARGV[2], ARGV[3]
 --@include time head places log ranges bring_in
-local group = group_of(slot, name, kind)
+local group = kind == 'stream' and load_group(slot, name, kind) or group_of(slot, name, kind)
 local now = time_ms(given)
-if kind == 'stream' then
-  note_order(group, redis.call('HGET', group.cursor, 'max_parked'))
-end
 promote(group, now)
 local due = next_due(now, { first_of(group.waiting), first_of(group.retry) })
 if due == 0 then

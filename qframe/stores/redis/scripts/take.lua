@@ -11,13 +11,11 @@
 --   on.
 local slot = KEYS[1]
 local given, kind, name, epoch, keeps = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
---@include time many bell closed head places text log ranges park window fence
-local group = group_of(slot, name, kind)
-local owner, max_parked = unpack(redis.call('HMGET', group.cursor, 'epoch', 'max_parked'))
+--@include time many bell closed head places text log ranges parking window fence
+local group, owner = load_group(slot, name, kind)
 if not owner then
   return -2
 end
-note_order(group, max_parked)
 if is_closed(slot) then
   return 0
 end

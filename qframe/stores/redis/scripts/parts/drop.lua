@@ -1,11 +1,11 @@
 -- Forgets a group of a slot, and what stands for it in steps of 500 subjects; returns whether it
 -- collected till now (1 or 0), and whether there is more to remove (1 or 0).
 local function drop(slot, name, kind)
-  local group = group_of(slot, name, kind)
-  if kind == 'stream' then -- without a cursor, this is not the first step
-    local cursor = redis.call('HMGET', group.cursor, 'epoch', 'max_parked')
-    note_order(group, cursor[2] or (not cursor[1] and '0'))
+  local group, epoch = group_of(slot, name, kind), true
+  if kind == 'stream' then
+    group, epoch = load_group(slot, name, kind)
   end
+  local has_backlog = group.backlog or not epoch -- without a cursor, this is not the first step
   local was = redis.call('HDEL', slot .. 'groups', name)
   if redis.call('EXISTS', slot .. 'groups') == 0 then
     redis.call('DEL', slot .. 'claimed')
@@ -18,7 +18,7 @@ local function drop(slot, name, kind)
   if redis.call('UNLINK', roster.key, roster.members, roster.joined, roster.owners) > 0 then
     ring_roster(roster)
   end
-  if group.backlog then
+  if has_backlog then
     -- A scan from the beginning would look at what it has emptied, and find nothing any more.
     for _, subject in ipairs(redis.call('HRANDFIELD', group.body, 500)) do
       redis.call('UNLINK', behind_of(group, subject))

@@ -7,10 +7,13 @@ local META, META_SIZE = '>I8I8i4I8', 28
 local STATE, STATE_SIZE = '>I8I4I4I2I1', 19
 local EMPTY = string.char(0)
 
-local function group_of(slot, name, kind)
+-- A group in a slot; of a stream with its cursor's `max_parked`, which says whether it keeps order,
+-- and whether messages may stand behind its heads: also since it did once.
+local function group_of(slot, name, kind, max_parked)
   local at = slot .. 'g:' .. name .. ':'
   return {
-    at = at, kind = kind, slot = slot, backlog = kind == 'ordered', max_parked = 0,
+    at = at, kind = kind, slot = slot,
+    backlog = kind == 'ordered' or (max_parked and true), max_parked = tonumber(max_parked or 0),
     cursor = at .. 'cursor', waiting = at .. 'waiting', retry = at .. 'retry',
     todo = at .. 'todo', doing = at .. 'doing', body = at .. 'body', tries = at .. 'tries',
     following = at .. 'next', dead = at .. 'dead', graves = at .. 'graves',
@@ -18,11 +21,11 @@ local function group_of(slot, name, kind)
   }
 end
 
--- Notes of a stream's group by its cursor's `max_parked` whether it keeps order, and whether
--- messages may stand behind its heads: also since it did once.
-local function note_order(group, max_parked)
-  group.backlog = group.backlog or (max_parked and true)
-  group.max_parked = tonumber(max_parked or 0)
+-- A group as its cursor has it, and its epoch; without one there is no such group.
+local function load_group(slot, name, kind)
+  local epoch, max_parked =
+    unpack(redis.call('HMGET', slot .. 'g:' .. name .. ':cursor', 'epoch', 'max_parked'))
+  return group_of(slot, name, kind, max_parked), epoch
 end
 
 local function behind_of(group, subject)

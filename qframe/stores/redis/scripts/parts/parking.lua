@@ -27,13 +27,18 @@ local function pack_behind(head)
   return struct.pack(META, 0, head.seq, head.priority, head.published) .. head.envelope
 end
 
+-- Counts messages that were put behind the head of a subject.
+local function count_put(group, subject, many)
+  count_behind(group, many)
+  if redis.call('ZSCORE', group.retry, subject) or redis.call('ZSCORE', group.waiting, subject) then
+    count(group, 'parked', many)
+  end
+end
+
 -- Puts messages behind the last one of a subject.
 local function push_behind(group, subject, values)
   call_many('RPUSH', behind_of(group, subject), values)
-  count_behind(group, #values)
-  if redis.call('ZSCORE', group.retry, subject) or redis.call('ZSCORE', group.waiting, subject) then
-    count(group, 'parked', #values)
-  end
+  count_put(group, subject, #values)
 end
 
 -- How many of a sorted line come before an offset, and the value that follows these, if any does.
@@ -67,11 +72,7 @@ local function push_between(group, subject, coming, stay, now)
   local earlier, following = before_in(behind, coming.seq)
   if earlier > 0 or head.seq < coming.seq or (stay and head.given > 0) then
     insert_before(behind, following, pack_behind(coming))
-    count_behind(group, 1)
-    if redis.call('ZSCORE', group.retry, subject) or redis.call('ZSCORE', group.waiting, subject)
-    then
-      count(group, 'parked', 1)
-    end
+    count_put(group, subject, 1)
     if head.given > earlier + 1 then
       count(group, 'running', earlier + 1 - head.given)
       head.given = earlier + 1
@@ -93,9 +94,16 @@ local function push_between(group, subject, coming, stay, now)
   return true
 end
 
+-- A message of the log as it leaves the line: due at once, before everything else.
+local function leaving(offset, envelope, published)
+  return { due = 0, seq = offset, priority = 0, published = published, tries = 0,
+           envelope = envelope, lost = 0, given = 0, receipt = '', error = '' }
+end
+
 -- Queues a message that left the line in its place by offset; returns whether it is the head. It
 -- passes by a head that is handed out, unless that is to stay.
-local function park(group, subject, coming, now, stay)
+local function park(group, coming, now, stay)
+  local subject = subject_of(group, coming.envelope, coming.seq)
   if group.max_parked > 0 then
     local value = redis.call('HGET', group.body, subject)
     if value then

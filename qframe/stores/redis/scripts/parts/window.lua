@@ -1,11 +1,4 @@
 -- A stream's window: what lies between a group's floor and its read position.
--- Takes a message out of the line; returns whether it is the head of its subject.
-local function leave(group, offset, envelope, published, due, tries, lost, error, now)
-  local head = { due = due, seq = offset, priority = 0, published = published, tries = tries,
-                 envelope = envelope, lost = lost, given = 0, receipt = '', error = error }
-  return park(group, subject_of(group, envelope, offset), head, now)
-end
-
 -- So many settled messages are read in passing, rather than stepped over at the cost of a command.
 local STEPPED_OVER = 1000
 
@@ -16,8 +9,12 @@ local STEPPED_OVER = 1000
 local function lose_window(group, floor, read, ranges, now, receipt)
   local lost = 0
   local function visit(offset, envelope, published)
-    if not is_settled(ranges, offset)
-        and leave(group, offset, envelope, published, 0, 1, 1, '', now) then
+    if is_settled(ranges, offset) then
+      return
+    end
+    local one = leaving(offset, envelope, published)
+    one.tries, one.lost = 1, 1
+    if park(group, one, now) then
       lost = lost + 1
       if group.gone then
         group.gone[lost] = { envelope, 1, string.match(receipt, '@.*') or '' }
@@ -44,7 +41,7 @@ local function divert(group, from, to, ranges, now)
   each_message(group.slot .. 'log', from, to, function(offset, envelope, published)
     local subject = not is_settled(ranges, offset) and subject_of(group, envelope, offset)
     if subject then
-      coming[#coming + 1] = { subject, offset, envelope, published }
+      coming[#coming + 1] = { subject, leaving(offset, envelope, published) }
       if known[subject] == nil then
         known[subject] = false
         subjects[#subjects + 1] = subject
@@ -56,8 +53,8 @@ local function divert(group, from, to, ranges, now)
   end
   local taken, following, has_head = {}, {}, false
   for _, one in ipairs(coming) do
-    local subject, offset, envelope, published = unpack(one)
-    local value = known[subject]
+    local subject, message = unpack(one)
+    local value, offset = known[subject], message.seq
     if value then
       local last = following[subject]
       if not last then
@@ -65,10 +62,9 @@ local function divert(group, from, to, ranges, now)
         following[subject] = last
       end
       if offset > last.seq then
-        last.values[#last.values + 1] = pack_behind({ seq = offset, priority = 0,
-          published = published, envelope = envelope })
+        last.values[#last.values + 1] = pack_behind(message)
       else
-        has_head = leave(group, offset, envelope, published, 0, 0, 0, '', now) or has_head
+        has_head = park(group, message, now) or has_head
       end
       if taken[#taken] == offset then
         taken[#taken] = offset + 1
