@@ -7,10 +7,11 @@ import typing
 from collections.abc import Sequence
 from enum import StrEnum
 from math import inf
-from typing import TYPE_CHECKING, Any, Final, Generic, Literal, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, Final, Generic, Literal, Self
 from zlib import crc32
 
 from qframe.errors import BadInput, BadKey, BadOption, BadTopic
+from qframe.growth import NOT_GROWN, Growth
 
 MAX_SLOTS: Final = 4096
 MAX_KEY_BYTES: Final = 512
@@ -45,6 +46,12 @@ class Kind(StrEnum):
     MERGE = "merge"
 
 
+# What only one kind does: for how long by default, and why other kinds cannot.
+_SPANS: Final = {
+    "retain": (Kind.STREAM, 86_400_000, "only a stream keeps what is settled"),
+    "gap_timeout": (Kind.ORDERED, 30_000, "only an ordered topic has numbers to wait for"),
+}
+
 # What a message without a key is queued under, by default and otherwise.
 _SUBJECTS: Final[dict[Kind, tuple[SubjectRule | None, ...]]] = {
     Kind.STREAM: (None,),
@@ -53,41 +60,6 @@ _SUBJECTS: Final[dict[Kind, tuple[SubjectRule | None, ...]]] = {
     Kind.PRIORITY: ("id", "body"),
     Kind.MERGE: ("body",),
 }
-
-
-class Growth(NamedTuple):
-    """How far a topic has grown since it was declared: its slots are doubled one after the other.
-
-    The number of a slot is never used again. A topic of 4 slots has the numbers 0 to 3, and once
-    it has doubled, 4 to 11: slot `s` was split into `4 + s` and `8 + s`. Halfway it has those of
-    its slots that are not split yet, and what the others were split into.
-
-    Attributes:
-        first: the lowest number of this doubling; `first + slots - 1` is the highest to be split.
-        split: how many of these are split, in the order of their numbers.
-        closing: whether the next of them is being split now: it takes nothing, and nobody owns it.
-        target: how many slots there are to be in the end; 0 once that is reached.
-        until_ms: until when, by the store's clock, whoever sees to the growth has it for itself.
-    """
-
-    first: int = 0
-    split: int = 0
-    closing: bool = False
-    target: int = 0
-    until_ms: int = 0
-
-    @property
-    def step(self) -> int:
-        """A number that is larger the further a topic has grown."""
-        return 2 * (self.first + self.split) + self.closing
-
-    @property
-    def slot(self) -> int | None:
-        """The slot that is being split now, if there is one."""
-        return self.first + self.split if self.closing else None
-
-
-NOT_GROWN: Final = Growth()
 
 
 class Topic(Generic[Body]):
@@ -102,11 +74,13 @@ class Topic(Generic[Body]):
         name: 1 to 64 of the characters `A-Z a-z 0-9 _ . -`.
         kind: `stream`, `ordered`, `delay`, `priority` or `merge`.
         slots: how many partitions, a power of two from 1 to 4096.
-        retain: how long a stream keeps messages, settled ones too, for replay and new groups.
+        retain: how long a stream keeps messages, settled ones too, for replay and new groups; by
+            default 24 hours.
         max_length: how many unsettled messages the topic may hold for any one group; a publish
             beyond it raises `TopicFull`. It is kept per slot: `ceil(max_length / slots)` each.
         dedupe_window: how long a repeated id is recognised as a duplicate.
-        gap_timeout: how long a missing `sequence=` number is waited for.
+        gap_timeout: how long an ordered topic waits for a missing `sequence=` number; by default
+            30 seconds.
         subject: what a message without a key is queued under, in kinds `delay`, `priority` and
             `merge`: "id", so that each message is for itself, or "body", so that equal bodies
             are one. By default "id" in `delay` and `priority`, and always "body" in `merge`.
@@ -128,10 +102,10 @@ class Topic(Generic[Body]):
         kind: Kind | KindName = Kind.STREAM,
         slots: int = 16,
         *,
-        retain: float | str = "24h",
+        retain: float | str | None = None,
         max_length: int | None = None,
         dedupe_window: float | str = "1h",
-        gap_timeout: float | str = "30s",
+        gap_timeout: float | str | None = None,
         subject: SubjectRule | None = None,
         history: float | str | None = None,
     ) -> None:
@@ -163,9 +137,9 @@ class Topic(Generic[Body]):
             why = f"it must be a whole number from 1 to {MAX_LENGTH}"
             raise BadTopic("max_length", max_length, why, "leave it out")
         self.max_length: int | None = max_length
-        self.retain_ms: int = duration_ms(retain, "retain")
+        self.retain_ms: int = self._span_ms("retain", retain)
         self.dedupe_window_ms: int = duration_ms(dedupe_window, "dedupe_window")
-        self.gap_timeout_ms: int = duration_ms(gap_timeout, "gap_timeout")
+        self.gap_timeout_ms: int = self._span_ms("gap_timeout", gap_timeout)
         self.history_ms: int = 0 if history is None else duration_ms(history, "history")
         self.subject: SubjectRule | None = _SUBJECTS[self.kind][0] if subject is None else subject
         if self.subject not in _SUBJECTS[self.kind]:
@@ -173,6 +147,19 @@ class Topic(Generic[Body]):
                 "subject", subject, f"kind {self.kind} has a fixed subject for keyless messages",
                 'leave it out, or use kind="delay" or kind="priority" with "id" or "body"',
             )  # fmt: skip
+
+    def _span_ms(self, option: str, value: float | str | None) -> int:
+        """A duration that has a meaning in one kind alone, and its default where none is given."""
+        kind, default_ms, why = _SPANS[option]
+        if value is None:
+            return default_ms
+        span_ms = duration_ms(value, option)
+        if self.kind is not kind:
+            raise BadTopic(
+                option, value, f"it does nothing in a topic of kind {self.kind}: {why}",
+                f'leave it out, or use kind="{kind}"',
+            )  # fmt: skip
+        return span_ms
 
     @property
     def has_subjects(self) -> bool:

@@ -222,7 +222,7 @@ def test_a_process_loads_the_libraries_that_it_uses_and_no_other(
 
 
 FIRST_PARTS = """
-app batching clock codec coordination current errors events forks hooks idempotency identity
+app batching clock codec coordination current errors events forks growth hooks idempotency identity
 locks message models open_files options outbox outcomes producing redaction retry roster runtime
 schedules service stores tags telemetry topic tracebacks
 """

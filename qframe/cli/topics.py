@@ -89,8 +89,8 @@ def declare(
         int, typer.Option(metavar="N", help="How many partitions, a power of two.")
     ] = 16,
     retain: Annotated[
-        str, typer.Option(metavar="TIME", help="How long a stream keeps messages.")
-    ] = "24h",
+        str | None, typer.Option(metavar="TIME", help="How long a stream keeps messages: 24h.")
+    ] = None,
     max_length: Annotated[
         int | None, typer.Option(metavar="N", help="The largest number of unsettled messages.")
     ] = None,
@@ -98,8 +98,9 @@ def declare(
         str, typer.Option(metavar="TIME", help="How long a repeated id counts as a duplicate.")
     ] = "1h",
     gap_timeout: Annotated[
-        str, typer.Option(metavar="TIME", help="How long to wait for a gap in a sequence.")
-    ] = "30s",
+        str | None,
+        typer.Option(metavar="TIME", help="How long an ordered topic waits for a gap: 30s."),
+    ] = None,
     subject: Annotated[
         str | None,
         typer.Option(

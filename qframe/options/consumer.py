@@ -32,6 +32,7 @@ from qframe.topic import Kind, Topic
 MOST_THREADS: Final = 1024
 MOST_IN_FLIGHT: Final = 100_000
 AWAITED_AT_ONCE: Final = 100
+_OF_RETRIES: Final = ("backoff", "local_retries")
 ON_DEAD_TRIES: Final = 3  # it may be the reason why workers die
 
 OnDead = Callable[[Message, BaseException], object]
@@ -282,6 +283,7 @@ def _check_alone(options: ConsumerOptions) -> None:
         ("auto_ack", options.auto_ack is False, "the message is already acknowledged"),
         ("idempotent_checker", options.idempotent_checker is not None, "nothing comes again"),
         ("batch", options.batch is not None, "a failed batch is retried one by one"),
+        *((name, name in options.given, "nothing is retried") for name in _OF_RETRIES),
     )
     for name, is_given, why in at_odds:
         if is_given:

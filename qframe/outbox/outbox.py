@@ -22,6 +22,7 @@ from qframe.outbox.rows import KNOWN, LINES, OutboxStatements, line_of
 from qframe.outbox.transactions import OutboxTransaction, transaction_of
 from qframe.producing.entry import MAX_PRIORITY, MAX_SEQUENCE, entry_of
 from qframe.producing.outgoing import MessageOptions, Outgoing, outgoing, refuse_one_body
+from qframe.stores.topic_options import TopicOptions
 from qframe.stores.types import Entry
 from qframe.tables import DEFAULT_PREFIX, tables
 from qframe.topic import BEYOND_MS, Body, Kind, SubjectRule, Topic, checked_count, checked_name
@@ -36,18 +37,19 @@ class TopicFacts(msgspec.Struct, array_like=True, frozen=True):
 
     kind: Kind
     slots: int
-    retain_ms: int
+    retain_ms: _Ms
     max_length: int | None
-    dedupe_window_ms: int
-    gap_timeout_ms: int
+    dedupe_window_ms: _Ms
+    gap_timeout_ms: _Ms
     subject: SubjectRule | None = None
+    history_ms: _Ms = 0
 
     @classmethod
     def of(cls, topic: Topic) -> TopicFacts:
         """The options of a topic."""
         return cls(
             topic.kind, topic.slots, topic.retain_ms, topic.max_length, topic.dedupe_window_ms,
-            topic.gap_timeout_ms, topic.subject,
+            topic.gap_timeout_ms, topic.subject, topic.history_ms,
         )  # fmt: skip
 
     def topic(self, name: str) -> Topic:
@@ -56,11 +58,11 @@ class TopicFacts(msgspec.Struct, array_like=True, frozen=True):
         Raises:
             BadTopic: if there can be no such topic.
         """
-        return Topic(
-            name, self.kind, self.slots, retain=self.retain_ms / 1000, max_length=self.max_length,
-            dedupe_window=self.dedupe_window_ms / 1000, gap_timeout=self.gap_timeout_ms / 1000,
-            subject=self.subject,
+        options = TopicOptions(
+            self.retain_ms, self.max_length, self.dedupe_window_ms, self.gap_timeout_ms,
+            self.subject, self.history_ms,
         )  # fmt: skip
+        return options.topic(name, self.kind, self.slots)
 
 
 class Options(msgspec.Struct, omit_defaults=True):

@@ -16,6 +16,7 @@ from qframe.producing.entry import entry_of
 from qframe.retry import checked_moment
 from qframe.schedules.record import (
     GRACE_MS,
+    WINDOW_MS,
     CatchUp,
     Overlap,
     Progress,
@@ -193,6 +194,9 @@ def checked_rules(
     window_ms, jitter_ms = _span_ms(window, "window"), _span_ms(jitter, "jitter")
     if not GRACE_MS <= window_ms <= MAX_WINDOW_MS:
         raise BadOption("window", window, "it must be from 1m to 366d", 'use "1d"')
+    if catch_up == "none" and window_ms != WINDOW_MS:
+        raise BadOption("window", window, 'with catch_up="none" no late tick fires',
+                        'leave it out, or use catch_up="latest" or "all"')  # fmt: skip
     if jitter_ms > MAX_JITTER_MS:
         raise BadOption("jitter", jitter, "it may be 24h at most", 'use "5m"')
     return Rules(catch_up=catch_up, window_ms=window_ms, overlap=overlap, jitter_ms=jitter_ms)  # type: ignore[arg-type]

@@ -15,6 +15,7 @@ CatchUp = Literal["none", "latest", "all"]
 Overlap = Literal["skip", "queue_one", "queue_all", "allow"]
 
 GRACE_MS: Final = 60_000
+WINDOW_MS: Final = 86_400_000
 """For how long nobody may look at a tick before it counts as late."""
 
 
@@ -66,7 +67,7 @@ class Rules(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """
 
     catch_up: CatchUp = "latest"
-    window_ms: int = 86_400_000
+    window_ms: int = WINDOW_MS
     overlap: Overlap = "allow"
     jitter_ms: int = 0
 

@@ -175,6 +175,9 @@ def checked_timing(timing: Timing, after_ms: int = 0) -> Timing:
     )
     checked = msgspec.structs.replace(timing, when=when, exclude=exclude)
     check_fields(checked)
+    if checked.cron is None and checked.dst != "debian":
+        raise BadOption("dst", checked.dst, "an interval has no local times, whatever clocks do",
+                        "leave it out, or use fields of cron")  # fmt: skip
     if checked.next_after(after_ms) is None:
         raise BadOption("when", when, "no tick is to come",
                         "look at its fields, start, end and exclude")  # fmt: skip

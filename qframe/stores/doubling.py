@@ -31,10 +31,11 @@ from typing import Final
 
 from qframe.clock import SYSTEM_CLOCK
 from qframe.errors import BadOption, UnknownTopic
+from qframe.growth import Growth
 from qframe.stores.base import Store
 from qframe.stores.depth import check_depth
 from qframe.stores.splitting import Owned, Pause, Splitting
-from qframe.topic import MAX_SLOTS, Growth, Topic
+from qframe.topic import MAX_SLOTS, Topic
 
 LEASE_MS: Final = 30_000
 LOOKS: Final = 8

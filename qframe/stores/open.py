@@ -10,6 +10,7 @@ from qframe.redaction import shown_url
 from qframe.stores.base import Store
 
 _DATABASES: Final = ("sqlite", "postgresql", "postgres", "mysql", "mariadb")
+_MODEL: Final = "model://"
 _REDIS: Final = ("redis", "rediss")
 
 
@@ -44,6 +45,9 @@ def open_store(
 
         return RedisStore(url, namespace=namespace, clock=own_clock)
     if scheme == "model":
+        if url != _MODEL:
+            why = "it is in this process's memory, and has neither a name nor options"
+            raise BadUrl("store", shown_url(url), why, f"use {_MODEL}")
         from qframe.stores.model.store import ModelStore
 
         return ModelStore(namespace=namespace, clock=clock)

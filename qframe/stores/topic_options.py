@@ -6,7 +6,8 @@ from typing import Self
 
 import msgspec
 
-from qframe.topic import NOT_GROWN, Growth, Kind, SubjectRule, Topic
+from qframe.growth import NOT_GROWN, Growth
+from qframe.topic import Kind, SubjectRule, Topic
 
 
 class TopicOptions(msgspec.Struct):
@@ -27,6 +28,19 @@ class TopicOptions(msgspec.Struct):
             topic.subject, topic.history_ms,
         )  # fmt: skip
 
+    def topic(self, name: str, kind: Kind, slots: int) -> Topic:
+        """The topic of these options, also of those that do nothing in its kind.
+
+        Raises:
+            BadTopic: if there can be no such topic.
+        """
+        topic: Topic = Topic(name, kind, slots, max_length=self.max_length, subject=self.subject)
+        topic.retain_ms = self.retain_ms
+        topic.dedupe_window_ms = self.dedupe_window_ms
+        topic.gap_timeout_ms = self.gap_timeout_ms
+        topic.history_ms = self.history_ms
+        return topic
+
     def to_json(self) -> bytes:
         """As they are kept."""
         return msgspec.json.encode(self)
@@ -36,10 +50,5 @@ def topic_of(
     name: str, kind: str, slots: int, options: str | bytes, growth: Growth = NOT_GROWN
 ) -> Topic:
     """The topic that was declared with such options, and has grown so far."""
-    known = msgspec.json.decode(options, type=TopicOptions)
-    topic = Topic(name, Kind(kind), slots, max_length=known.max_length, subject=known.subject)
-    topic.retain_ms = known.retain_ms
-    topic.dedupe_window_ms = known.dedupe_window_ms
-    topic.gap_timeout_ms = known.gap_timeout_ms
-    topic.history_ms = known.history_ms
+    topic = msgspec.json.decode(options, type=TopicOptions).topic(name, Kind(kind), slots)
     return topic if growth == NOT_GROWN else topic.grown(slots, growth)

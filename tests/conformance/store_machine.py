@@ -21,7 +21,8 @@ from bench import epoch, timers_in_pages
 from operations import GROUPS, LEASE_MS, SLOTS, Op
 from publish_order import Place, Places, PublishOrder
 from stepping import Pair
-from support.timer_acts import cancel, edit
+from timer_acts import cancel, edit
+from topic_kinds import of_kind
 
 from qframe.clock import VirtualClock
 from qframe.codec import batch_mark, subject_of
@@ -101,7 +102,7 @@ class Machine(lives.Machine):
         limit = 16 if self.kind in (Kind.STREAM, Kind.ORDERED) else 5
         self.topic = Topic(
             f"t{next(self.births)}", self.kind, SLOTS, max_length=limit if limited else None,
-            retain="2s", dedupe_window="1s", gap_timeout="300ms",
+            dedupe_window="1s", **of_kind(self.kind, retain="2s", gap_timeout="300ms"),
             subject="body" if self.kind in (Kind.DELAY, Kind.PRIORITY) else None,
         )  # fmt: skip
         self.both(lambda store: store.declare(self.topic))

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from bench import Bench
 from eventually import eventually
-from support.timer_acts import edit
+from timer_acts import edit
 
 from qframe.stores.bell import Bell
 from qframe.stores.types import PullRequest

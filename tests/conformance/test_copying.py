@@ -11,10 +11,11 @@ from test_growing import grown
 from qframe.admin.copying import Copied, copy_topic
 from qframe.clock import VirtualClock
 from qframe.errors import BadOption
+from qframe.growth import NOT_GROWN
 from qframe.stores.base import Store
 from qframe.stores.model.store import ModelStore
 from qframe.stores.searching import sections_of
-from qframe.topic import NOT_GROWN, Topic
+from qframe.topic import Topic
 
 KINDS = ("stream", "ordered", "delay", "priority", "merge")
 HOUR_MS = 3_600_000

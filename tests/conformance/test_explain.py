@@ -12,9 +12,10 @@ from qframe.admin.admin import Admin
 from qframe.admin.explain.cause import Explanation
 from qframe.clock import VirtualClock
 from qframe.codec import TAGS_HEADER, batch_mark, new_token
+from qframe.growth import Growth
 from qframe.message import Delivery
 from qframe.options.report import ConsumerReport, HandlerStack
-from qframe.topic import Growth, Topic
+from qframe.topic import Topic
 
 WORKER = "host-1-abc"
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from bench import LEASE_MS, Bench
-from support.timer_acts import edit
+from timer_acts import edit
 
 from qframe.admin.admin import Admin
 from qframe.admin.explain.cause import Explanation

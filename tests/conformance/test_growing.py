@@ -11,9 +11,10 @@ from typing import Any
 import msgspec
 import pytest
 from bench import SETTLED, STALE, Bench, body_of
-from support.timer_acts import cancel, edit
+from timer_acts import cancel, edit
 
 from qframe.errors import BadOption, TopicMismatch, UnknownGroup
+from qframe.growth import Growth
 from qframe.outcomes import Verdict
 from qframe.stores.base import Store
 from qframe.stores.depth import SlotTooDeep
@@ -29,7 +30,7 @@ from qframe.stores.types import (
     SlotsClosed,
     SlotSplit,
 )
-from qframe.topic import Growth, Topic
+from qframe.topic import Topic
 
 KINDS = ("stream", "ordered", "delay", "priority", "merge")
 HOUR_MS = 3_600_000

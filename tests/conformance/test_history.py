@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 from bench import LEASE_MS, Bench
-from support.timer_acts import cancel, edit
+from timer_acts import cancel, edit
 
 from qframe.clock import VirtualClock
 from qframe.codec import new_token

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from bench import Bench, body_of
-from support.timer_acts import cancel
+from timer_acts import cancel
 
 from qframe.stores.records import Stats
 

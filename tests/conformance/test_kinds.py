@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from bench import SETTLED, STALE, Bench, body_of
-from support.timer_acts import cancel, edit
+from timer_acts import cancel, edit
 
 from qframe.topic import Topic
 

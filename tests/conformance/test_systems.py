@@ -6,7 +6,7 @@ from zlib import crc32
 
 import pytest
 from bench import SETTLED, STALE, Bench, body_of, epoch
-from support.timer_acts import cancel, edit
+from timer_acts import cancel, edit
 
 from qframe.codec import TAGS_HEADER, tags_of
 from qframe.errors import TopicMismatch

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from bench import Bench, body_of, timers_in_pages
-from support.timer_acts import cancel, edit
+from timer_acts import cancel, edit
 
 from qframe.stores.records import TimerSpan
 from qframe.stores.timer_change import TimerChange

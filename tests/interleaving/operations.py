@@ -11,7 +11,8 @@ import random
 from collections.abc import Callable, Collection
 from typing import Any, NamedTuple
 
-from support.timer_acts import cancel, edit
+from timer_acts import cancel, edit
+from topic_kinds import of_kind
 
 from interleaving.plain import plain
 from interleaving.scenes import LEASE_MS, NEW_GROUP, START_MS, Act, Scene, epoch, settlement
@@ -94,8 +95,8 @@ def _sweep(by: Actor) -> Act:
 def _declare(by: Actor) -> Act:
     def declare(store: Store, topic: Topic) -> None:
         store.declare(Topic(
-            topic.name, topic.kind, topic.slots, retain="3s", dedupe_window="1s",
-            history=topic.history_ms / 1000 or None,
+            topic.name, topic.kind, topic.slots, dedupe_window="1s",
+            history=topic.history_ms / 1000 or None, **of_kind(topic.kind, retain="3s"),
         ))  # fmt: skip
 
     return declare

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import msgspec
+from topic_kinds import of_kind
 
 from qframe.codec import batch_mark, subject_of
 from qframe.message import Delivery
@@ -69,8 +70,9 @@ class Scene:
         self._numbers = 0
         self._draw = draw = random.Random(f"{kind} {seed} {slots} {idle}")
         self._options: dict[str, Any] = {
-            "max_length": draw.choice([None, None, None, 16 * slots]), "retain": "2s",
-            "dedupe_window": "1s", "gap_timeout": "300ms", "history": "1s" if seed % 2 else None,
+            "max_length": draw.choice([None, None, None, 16 * slots]), "dedupe_window": "1s",
+            "history": "1s" if seed % 2 else None,
+            **of_kind(kind, retain="2s", gap_timeout="300ms"),
             "subject": draw.choice([None, "body"]) if kind in (Kind.DELAY, Kind.PRIORITY) else None,
         }  # fmt: skip
         self.topic = self.topic_named("t")

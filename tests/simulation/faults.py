@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from support.timer_acts import cancel, edit
+from timer_acts import cancel, edit
 
 from qframe.stores.records import ChosenDead, Record, TimerSpan
 from qframe.stores.types import SlotsClosed

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from qframe.growth import Growth
 from qframe.stores.base import Store
-from qframe.topic import Growth, Topic
+from qframe.topic import Topic
 
 
 def closes(topic: Topic) -> Topic:

@@ -16,10 +16,11 @@ from qframe.admin.explain.cause import CAUSES, Cause
 from qframe.clock import VirtualClock
 from qframe.codec import TAGS_HEADER, new_token
 from qframe.errors import CoordinatorUnavailable
+from qframe.growth import Growth
 from qframe.options.report import ConsumerReport
 from qframe.roster import Roster
 from qframe.stores.model.store import ModelStore
-from qframe.topic import Growth, Topic
+from qframe.topic import Topic
 
 PAGE = Path(__file__).parent.parent.parent / "docs" / "explain.md"
 ROW = re.compile(r"^\| `([a-z-]+)` \| (.+?) \| (.*?) ?\|$", re.MULTILINE)

@@ -12,9 +12,10 @@ from growth import closes, splits
 from qframe.clock import VirtualClock
 from qframe.errors import StoreUnavailable
 from qframe.events import Events
+from qframe.growth import Growth
 from qframe.runtime.process.live_settings import EVERY_S, OFTEN, OFTEN_S, SettingsPoller
 from qframe.runtime.process.outage import QUIET_S
-from qframe.topic import Growth, Topic
+from qframe.topic import Topic
 
 TOPIC = Topic("t")
 

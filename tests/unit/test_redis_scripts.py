@@ -24,6 +24,7 @@ from script_heads import (
 from qframe.codec import batch_mark
 from qframe.drivers.redis import Call
 from qframe.drivers.scripts import Script
+from qframe.growth import Growth
 from qframe.message import Delivery
 from qframe.outcomes import Verdict
 from qframe.roster import LARGEST_VERSION
@@ -55,7 +56,7 @@ from qframe.stores.redis.log_readahead import LogReadahead
 from qframe.stores.timer_change import TimerChange
 from qframe.stores.topic_options import TopicOptions
 from qframe.stores.types import Entry, LeaseRef, PullRequest, PullTerms, Settlement, StandingTerms
-from qframe.topic import Growth, Topic
+from qframe.topic import Topic
 
 PARTS = sorted(path.stem for path in (FOLDER / "parts").glob("*.lua"))
 MAY_NOT_FILL = {"publish_stream", "publish_subjects", "edit", "restore"}  # fmt: skip

@@ -208,6 +208,7 @@ def test_a_day_of_the_month_and_a_day_of_the_week_are_met_by_either() -> None:
         (Timing(when="0 9 * * *", exclude=("* * * * *",)), "no tick is to come"),
         (Timing(when="@daily", end_ms=NOW), "no tick is to come"),
         (Timing(when="@daily", start_ms=NOW + 5, end_ms=NOW), "later end"),
+        (Timing(when="every 5m", dst="literal"), "dst 'literal': an interval has no local times"),
         (Timing(when="@daily", dst="other"), "literal"),  # type: ignore[arg-type]
     ],
 )

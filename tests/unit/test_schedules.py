@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any
 
 import pytest
-from support.timer_acts import edit
+from timer_acts import edit
 
 from qframe.clock import VirtualClock
 from qframe.errors import AnswerLost, BadInput, BadOption, UnknownTopic
@@ -412,6 +412,7 @@ def test_schedules_in_zones_that_this_machine_does_not_know_hold_up_no_others(
     [
         {"catch_up": "some"}, {"overlap": "queue"}, {"window": "1s"}, {"jitter": "2d"},
         {"body": b"raw"}, {"key": ""}, {"headers": {"qf-x": "y"}}, {"note": "x" * 1001},
+        {"catch_up": "none", "window": "2d"}, {"when": "every 5m", "dst": "literal"},
         {"when": "61 * * * *"}, {"name": "a/b"}, {"end": 5}, {"priority": "high"},
     ],
 )  # fmt: skip

@@ -10,6 +10,7 @@ import pytest
 from qframe.admin.admin import Admin
 from qframe.clock import VirtualClock
 from qframe.errors import BadOption, BadUrl, NotSupported, StoreUnavailable, TopicMismatch
+from qframe.growth import Growth
 from qframe.roster import NO_VERSION, Roster
 from qframe.stores.base import Store
 from qframe.stores.model.store import ModelStore
@@ -17,7 +18,7 @@ from qframe.stores.open import open_store
 from qframe.stores.split import BY_TOPIC, SplitStore
 from qframe.stores.types import Entry
 from qframe.telemetry.store_numbers import StoreNumbers
-from qframe.topic import Growth, Topic
+from qframe.topic import Topic
 
 EVENTS = Topic("events", "stream", slots=1)
 TIMERS = Topic("timers", "delay", slots=1)

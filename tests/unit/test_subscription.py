@@ -12,10 +12,11 @@ from eventually import eventually
 
 from qframe.errors import StoreUnavailable, UnknownGroup
 from qframe.events import Events
+from qframe.growth import Growth
 from qframe.options.consumer import ConsumerOptions, consumer_options
 from qframe.runtime.feed.subscription import SELDOM_S, Subscription
 from qframe.stores.types import SlotsClosed
-from qframe.topic import Growth, Topic
+from qframe.topic import Topic
 
 TOPIC = Topic("prices")
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from qframe.clock import VirtualClock
+from qframe.growth import Growth
 from qframe.runtime.process.sweeper import Sweeper
 from qframe.stores.doubling import LEASE_MS, Doubling
 from qframe.stores.model.store import ModelStore
-from qframe.topic import Growth, Topic
+from qframe.topic import Topic
 
 
 def test_a_topic_that_is_gone_has_nothing_to_be_swept_and_ends_no_worker() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 from zlib import crc32
 
@@ -86,6 +87,32 @@ def test_a_topic_that_cannot_be_is_refused_by_name(
     with pytest.raises(BadTopic) as caught:
         Topic(**{"name": "t", **options})
     assert (caught.value.what, caught.value.value) == (what, value)
+
+
+@pytest.mark.parametrize(
+    ("options", "why"),
+    [
+        (
+            {"kind": "ordered", "retain": "1h"},
+            "retain '1h': it does nothing in a topic of kind ordered: only a stream keeps",
+        ),
+        (
+            {"kind": "stream", "gap_timeout": 5},
+            "gap_timeout 5: it does nothing in a topic of kind stream: only an ordered topic",
+        ),
+        *[
+            ({"kind": kind, option: value}, f"{option} '24h': it does nothing in")
+            for kind in ("delay", "priority", "merge")
+            for option, value in (("retain", "24h"), ("gap_timeout", "24h"))
+        ],
+    ],
+    ids=str,
+)  # fmt: skip
+def test_an_option_that_does_nothing_in_a_kind_is_refused_there(
+    options: dict[str, Any], why: str
+) -> None:
+    with pytest.raises(BadTopic, match=f"^{re.escape(why)}"):
+        Topic("t", **options)
 
 
 @pytest.mark.parametrize("option", ["retain", "dedupe_window", "gap_timeout"])
@@ -216,7 +243,7 @@ def test_the_longest_a_slot_may_be_is_its_share_rounded_up(
     "options",
     [
         {"name": "other"}, {"kind": "delay"}, {"slots": 8}, {"retain": "1h"}, {"max_length": 5},
-        {"dedupe_window": 1}, {"gap_timeout": 1},
+        {"dedupe_window": 1}, {"history": 1},
     ],
     ids=str,
 )  # fmt: skip

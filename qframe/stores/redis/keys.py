@@ -12,8 +12,9 @@ from functools import lru_cache
 from qframe.drivers.redis import Call, Redis
 from qframe.drivers.scripts import Script, script
 from qframe.errors import BadOption
+from qframe.growth import NOT_GROWN, Growth
 from qframe.stores.topic_options import topic_of
-from qframe.topic import NOT_GROWN, Growth, Topic
+from qframe.topic import Topic
 
 UNCLAIMED = ""
 ELSEWHERE = "timers_db"

@@ -11,6 +11,7 @@ from sqlalchemy import bindparam, func, literal_column, select
 
 from qframe.drivers.sql import Row, Statement, Transaction
 from qframe.errors import UnknownTopic
+from qframe.growth import NOT_GROWN, Growth
 from qframe.stores.sql.padding import padded
 from qframe.stores.sql.schema import (
     PER_TOPIC,
@@ -20,7 +21,7 @@ from qframe.stores.sql.schema import (
 )
 from qframe.stores.topic_options import topic_of
 from qframe.stores.types import SlotsClosed
-from qframe.topic import NOT_GROWN, Growth, Topic
+from qframe.topic import Topic
 
 _GROWTH: Final = tuple(column for column in growths.c if column.name != "topic")
 _GROWN: Final = topics.outerjoin(growths, growths.c.topic == topics.c.id)

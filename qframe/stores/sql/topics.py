@@ -10,6 +10,7 @@ from typing_extensions import override
 
 from qframe.drivers.sql import Statement, Transaction
 from qframe.errors import TopicMismatch, UnknownTopic
+from qframe.growth import NOT_GROWN
 from qframe.stores.base import Topics
 from qframe.stores.sql import groups
 from qframe.stores.sql.cursors import GROUPS, UNCLAIMED, add_group, lock_topic, take_number
@@ -26,7 +27,7 @@ from qframe.stores.sql.topic_ref import (
     ref_of,
 )
 from qframe.stores.topic_options import TopicOptions
-from qframe.topic import NOT_GROWN, Topic
+from qframe.topic import Topic
 
 _ADD_TOPIC: Final = Statement(topics.insert(), "id namespace name kind slots options")
 

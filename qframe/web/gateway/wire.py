@@ -261,8 +261,8 @@ class MovedOut(msgspec.Struct):
 class TopicIn(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
     """A topic, as it is declared; its kind is for ever, and its slots only grow.
 
-    A topic that is there keeps the options that are not named; a new one has "24h" as `retain`,
-    no `max_length`, and "1h" as `dedupe_window`.
+    A topic that is there keeps the options that are not named; a new one has no
+    `max_length`, "1h" as `dedupe_window`, and as a stream "24h" as `retain`.
     """
 
     kind: Literal["stream", "ordered", "delay", "priority", "merge"] = "stream"
@@ -284,11 +284,14 @@ class TopicIn(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
         options: dict[str, Any] = {}
         if known is not None and known.kind == self.kind:
             options = {
-                "retain": f"{known.retain_ms}ms", "max_length": known.max_length,
-                "dedupe_window": f"{known.dedupe_window_ms}ms",
-                "gap_timeout": f"{known.gap_timeout_ms}ms", "subject": known.subject,
+                "max_length": known.max_length, "dedupe_window": f"{known.dedupe_window_ms}ms",
+                "subject": known.subject,
                 "history": f"{known.history_ms}ms" if known.history_ms else None,
             }  # fmt: skip
+            if known.kind == "stream":
+                options["retain"] = f"{known.retain_ms}ms"
+            if known.kind == "ordered":
+                options["gap_timeout"] = f"{known.gap_timeout_ms}ms"
         for option in ("retain", "max_length", "dedupe_window"):
             if (given := getattr(self, option)) is not UNSET:
                 options[option] = given

@@ -458,6 +458,8 @@ def work_of(work: Any) -> Any:
             {"idempotent_checker": RedisChecker("redis://localhost")},
             "with at_most_once=True nothing comes again; leave one of the two out",
         ),
+        ({"backoff": "5s"}, "backoff Backoff.*: with at_most_once=True nothing is retried; leave"),
+        ({"local_retries": 3}, "local_retries 3: with at_most_once=True nothing is retried"),
         ({"at_most_once": 1}, "at_most_once 1: it must be True or False"),
     ],
 )

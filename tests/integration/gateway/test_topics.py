@@ -10,10 +10,15 @@ from starlette.testclient import TestClient
 from qframe import QFrame, Topic
 
 JOBS: dict[str, Any] = {"kind": "delay", "slots": 2}
+OF_A_KIND: dict[str, dict[str, Any]] = {
+    "stream": {"retain": "7d"},
+    "ordered": {"gap_timeout": "5m"},
+    "delay": {"subject": "body"},
+}
 
 
-def put(web: TestClient, **asked: Any) -> None:
-    reply = web.put("/v1/topics/jobs", json={**JOBS, **asked})
+def put(web: TestClient, kind: str = "delay", **asked: Any) -> None:
+    reply = web.put("/v1/topics/jobs", json={**JOBS, "kind": kind, **asked})
     assert reply.status_code == 200, reply.text
 
 
@@ -26,19 +31,29 @@ def options(app: QFrame) -> tuple[Any, ...]:
     )  # fmt: skip
 
 
+@pytest.mark.parametrize("kind", OF_A_KIND)
 def test_a_client_that_declares_a_topic_changes_none_of_the_options_that_it_does_not_name(
-    events_app: QFrame, web: TestClient
+    events_app: QFrame, web: TestClient, kind: str
 ) -> None:
     """Some of them it could not even name."""
     events_app.declare(Topic(
-        "jobs", **JOBS, retain="7d", max_length=900, dedupe_window="1500ms", gap_timeout="5m",
-        subject="body", history="2d",
-    ))  # fmt: skip
+        "jobs", kind, 2, max_length=900, dedupe_window="1500ms", history="2d", **OF_A_KIND[kind]
+    ))  # type: ignore[arg-type]  # fmt: skip
     declared = options(events_app)
-    put(web)
+    put(web, kind)
     assert options(events_app) == declared
-    put(web, retain="1h", dedupe_window=7, max_length=None)
-    assert options(events_app) == (3_600_000, None, 7000, *declared[3:])
+    put(web, kind, dedupe_window=7, max_length=None)
+    assert options(events_app) == (declared[0], None, 7000, *declared[3:])
+
+
+def test_a_client_sets_for_how_long_a_stream_keeps_messages_and_no_other_kind(
+    events_app: QFrame, web: TestClient
+) -> None:
+    reply = web.put("/v1/topics/jobs", json={**JOBS, "retain": "1h"})
+    assert (reply.status_code, reply.json()["type"]) == (400, "urn:qframe:problem:bad-topic")
+    assert "only a stream keeps what is settled" in reply.json()["detail"]
+    put(web, "stream", retain="1h")
+    assert options(events_app)[0] == 3_600_000
 
 
 def test_a_topic_that_is_new_has_the_defaults_for_what_is_not_named(

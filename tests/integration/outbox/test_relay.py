@@ -20,6 +20,7 @@ from seated import Seated
 from servers import MariaDbServer, PostgresServer, RedisServer
 from sqlalchemy import Engine, text, update
 from sqlalchemy.orm import Session
+from topic_kinds import of_kind
 
 from qframe import Message, Outbox, Outgoing, QFrame, Topic
 from qframe.clock import SYSTEM_CLOCK
@@ -147,12 +148,14 @@ def test_a_message_meant_for_another_kind_of_topic_holds_back_its_line_and_no_ot
         eventually(lambda: outbox.pending() == 2)
 
 
-def test_a_topic_given_whole_is_declared_by_the_relay(local: Engine, store: str) -> None:
+@pytest.mark.parametrize("kind", ["stream", "ordered", "merge"])
+def test_a_topic_given_whole_is_declared_by_the_relay(local: Engine, store: str, kind: Any) -> None:
     outbox = Outbox(local)
     topic = Topic(
-        "whole", kind="merge", slots=2, retain="2h", max_length=9, dedupe_window="3h", gap_timeout=4
-    )
-    put(outbox, topic, 1)
+        "whole", kind=kind, slots=2, max_length=9, dedupe_window="3h", history="5m",
+        **of_kind(kind, retain="2h", gap_timeout=4),
+    )  # fmt: skip
+    put(outbox, topic, 1, key="k")
     with Worker(store, outbox):
         eventually(lambda: outbox.pending() == 0)
     with QFrame(store=store) as app:

@@ -12,7 +12,7 @@ import pytest
 from bench import Bench
 from script_heads import head_of, sections, text_of
 from servers import RedisServer
-from support.timer_acts import cancel, edit
+from timer_acts import cancel, edit
 
 from qframe.outcomes import Verdict
 from qframe.stores.records import ChosenDead, TimerSpan

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from bench import Bench
 from servers import RedisServer
-from support.timer_acts import cancel, edit
+from timer_acts import cancel, edit
 
 from qframe.errors import StoreDamaged, UnknownGroup
 from qframe.outcomes import Moved

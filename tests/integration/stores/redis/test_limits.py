@@ -11,6 +11,7 @@ from bench import Bench
 from eventually import eventually
 from servers import RedisServer
 from serving import Serving
+from topic_kinds import of_kind
 
 from qframe import Outgoing, QFrame, Topic
 from qframe.clock import VirtualClock
@@ -50,7 +51,7 @@ def test_a_full_server_refuses_a_publish_whole_and_drains_and_takes_it_then(
     server: RedisServer, kind: str
 ) -> None:
     """A worker that starts when it is full already can drain it."""
-    topic = Topic("t", kind=kind, slots=2, retain=0.001)
+    topic = Topic("t", kind=kind, slots=2, **of_kind(kind, retain=0.001))
     with QFrame(store=server.url) as app:
         app.declare(topic)
         app.store.subscribe(topic, "g")

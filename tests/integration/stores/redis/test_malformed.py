@@ -12,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from servers import RedisServer
-from support.timer_acts import edit
+from timer_acts import edit
 
 from qframe import Message, QFrame, Topic
 from qframe.drivers.redis import Call

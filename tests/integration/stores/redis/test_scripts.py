@@ -13,7 +13,7 @@ from bench import Bench
 from eventually import eventually
 from servers import RedisServer
 from serving import Publishing, Serving
-from support.timer_acts import cancel, edit
+from timer_acts import cancel, edit
 
 from qframe import Outgoing, Topic
 from qframe.clock import VirtualClock

@@ -23,12 +23,12 @@ from servers import HOST, RedisCluster3, RedisServer
 from qframe import Message, NeedRetry, Outgoing, QFrame, RedisChecker, Reject, Topic
 from qframe.drivers.scripts import script
 from qframe.errors import BadUrl, TopicFull
+from qframe.growth import Growth
 from qframe.idempotency.base import Claim, Scope, State
 from qframe.stores.base import Store
 from qframe.stores.doubling import Doubling
 from qframe.stores.redis.keys import identity_of
 from qframe.stores.redis.rights import COMMANDS
-from qframe.topic import Growth
 
 ROOT = Path(__file__).parents[4]
 PAGE = (ROOT / "docs" / "wire.md").read_text(encoding="utf-8")

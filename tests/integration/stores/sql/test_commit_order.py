@@ -10,7 +10,7 @@ from contextlib import contextmanager
 import pytest
 from databases import EPOCH, Together, begun, entry, pulled
 from eventually import eventually
-from support.timer_acts import edit
+from timer_acts import edit
 
 from qframe.clock import VirtualClock
 from qframe.drivers.sql import Transaction

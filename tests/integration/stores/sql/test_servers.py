@@ -14,7 +14,7 @@ from interleaving.points import Run, SteppedPool
 from pooler import Pooler
 from servers import MariaDbServer, PostgresServer
 from sqlalchemy import make_url, select
-from support.timer_acts import edit
+from timer_acts import edit
 
 from qframe import BadBody, BadUrl, Outgoing, QFrame, Reject, Topic, UnknownGroup
 from qframe.drivers.sql import Statement, Transaction

@@ -10,16 +10,17 @@ import msgspec
 import pytest
 from databases import EPOCH, Together, begun, entry
 from eventually import eventually
-from support.timer_acts import cancel
+from timer_acts import cancel
 
 from qframe.drivers.sql import Transaction
+from qframe.growth import Growth
 from qframe.outcomes import Moved
 from qframe.stores.doubling import Doubling
 from qframe.stores.records import Record, Section
 from qframe.stores.sql import copying, growing
 from qframe.stores.sql.store import SqlStore
 from qframe.stores.types import SlotsClosed
-from qframe.topic import Growth, Topic
+from qframe.topic import Topic
 
 pytestmark = pytest.mark.promise(1, 3)
 

@@ -44,6 +44,7 @@ SECRET = "hunter2"
         ("mysql+pymysql://u:x@hunter2@h/d", "there are two @ before the host"),
         ("u:hunter2@h/0", r"store '\*\*\*@h/0': it names no store"),
         ("u:hunter2", r"store 'u:\*\*\*': it names no store"),
+        ("model://?migrate=hunter2", "store 'model://': .* has neither a name nor options"),
         ("sqlite:///q.db?key=hunter2", "store 'sqlite:///q.db': key is not an option"),
     ],
 )
