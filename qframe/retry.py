@@ -9,6 +9,7 @@ from typing import Final
 from qframe.errors import BadOption
 from qframe.topic import BEYOND_MS, duration_ms
 
+CAP_MS: Final = 600_000
 MAX_FACTOR: Final = 100
 
 
@@ -79,21 +80,32 @@ class Backoff:
     Args:
         first: the bound for the first retry, a duration.
         factor: what the bound grows by with each further attempt, from 1 to 100.
-        cap: the largest bound, a duration.
+        cap: the largest bound, a duration; by default 10 minutes, or `first` if that is longer.
 
     Raises:
-        BadOption: if one of them is out of its bounds.
+        BadOption: if one of them is out of its bounds, or the cap is below `first`.
     """
 
     def __init__(
-        self, first: float | str = 1.0, factor: float = 2.0, cap: float | str = "10m"
+        self, first: float | str = 1.0, factor: float = 2.0, cap: float | str | None = None
     ) -> None:
         self.first_ms: int = duration_ms(first, "backoff first")
-        self.cap_ms: int = duration_ms(cap, "backoff cap")
+        self.cap_ms: int = max(CAP_MS, self.first_ms)
+        if cap is not None:
+            self.cap_ms = duration_ms(cap, "backoff cap")
+            if self.cap_ms < self.first_ms:
+                raise BadOption(
+                    "backoff cap", cap, f"it is shorter than first, which is {first!r}",
+                    "use a longer one, or leave it out",
+                )  # fmt: skip
         is_number = isinstance(factor, int | float) and not isinstance(factor, bool)
         if not is_number or not 1 <= factor <= MAX_FACTOR:
             raise BadOption("backoff factor", factor, "it must be from 1 to 100", "use 2.0")
         self.factor: float = float(factor)
+
+    def __repr__(self) -> str:
+        first, cap = (f"{ms / 1000:g}s" for ms in (self.first_ms, self.cap_ms))
+        return f"Backoff({first!r}, factor={self.factor:g}, cap={cap!r})"
 
     def bound_ms(self, attempt: int) -> int:
         """The longest wait after delivery number `attempt` (from 1), in milliseconds."""

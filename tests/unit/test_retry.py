@@ -117,17 +117,23 @@ def test_the_bound_doubles_from_a_second_up_to_ten_minutes() -> None:
 @given(
     first_ms=st.integers(0, 10_000),
     factor=st.floats(1, 10),
-    cap_ms=st.integers(0, 1_000_000),
+    further_ms=st.integers(0, 1_000_000),
     attempt=st.integers(1, 10_000),
 )
 def test_a_wait_is_between_nothing_and_its_bound_which_grows_up_to_the_cap(
-    first_ms: int, factor: float, cap_ms: int, attempt: int
+    first_ms: int, factor: float, further_ms: int, attempt: int
 ) -> None:
+    cap_ms = first_ms + further_ms
     backoff = Backoff(f"{first_ms}ms", factor, f"{cap_ms}ms")
     bound = backoff.bound_ms(attempt)
     assert bound <= backoff.bound_ms(attempt + 1) <= cap_ms
-    assert backoff.bound_ms(1) == min(first_ms, cap_ms)
+    assert backoff.bound_ms(1) == first_ms
     assert 0 <= backoff.delay_ms(attempt) <= bound
+
+
+def test_a_first_wait_of_more_than_ten_minutes_is_not_cut() -> None:
+    assert Backoff("2h").bound_ms(1) == Backoff("2h").bound_ms(9) == 7_200_000
+    assert repr(Backoff("2h")) == "Backoff('7200s', factor=2, cap='7200s')"
 
 
 def test_the_largest_backoff_there_is_does_not_overflow() -> None:
@@ -147,7 +153,8 @@ def test_the_jitter_is_full_so_that_waits_fill_the_whole_span() -> None:
     [
         ({"first": -1}, "backoff first"),
         ({"first": "soon"}, "backoff first"),
-        ({"cap": None}, "backoff cap"),
+        ({"cap": "ever"}, "backoff cap"),
+        ({"first": "5s", "cap": "4s"}, "backoff cap"),
         ({"factor": 0.9}, "backoff factor"),
         ({"factor": "2"}, "backoff factor"),
         ({"factor": 100.1}, "backoff factor"),
