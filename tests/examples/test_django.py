@@ -1,0 +1,99 @@
+"""The example of a Django project: each order is billed once, and its own tests pass."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from checking import database_url, engine_of
+from eventually import eventually
+from sqlalchemy import text
+
+ROOT = Path(__file__).parents[2]
+CLAIMS = [
+    "80 orders, 80 bills",
+    "all messages came again: 80 bills",
+    "every order billed once, and no other: yes",
+]
+TAKING = """
+from examples.django_shop import handlers
+from django.core.management import call_command
+from examples.django_shop.taking import take
+
+call_command("migrate", run_syncdb=True, verbosity=0)
+for number in range(20):
+    take(f"customer-{number % 3}", number)
+"""
+OTHERS = "pid <> pg_backend_pid() AND datname = current_database()"
+
+
+def command(*words: str) -> list[str]:
+    return [sys.executable, *words]
+
+
+def environment(folder: Path, url: str) -> dict[str, str]:
+    return {
+        **os.environ, "PYTHONPATH": str(ROOT), "SHOP_DATABASE": url,
+        "DJANGO_SETTINGS_MODULE": "examples.django_shop.settings",
+        "QFRAME_STORE": f"sqlite:///{folder / 'queue.db'}",
+    }  # fmt: skip
+
+
+def run(folder: Path, url: str, *words: str) -> subprocess.CompletedProcess[str]:
+    done = subprocess.run(
+        command(*words), cwd=folder, env=environment(folder, url), capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    return database_url(request, request.param, tmp_path)
+
+
+@pytest.mark.promise(2)
+def test_every_order_is_billed_once_though_each_message_comes_twice(
+    url: str, tmp_path: Path
+) -> None:
+    assert run(tmp_path, url, "-m", "examples.django_shop", url).stdout.splitlines() == CLAIMS
+
+
+def test_the_projects_own_tests_pass_with_djangos_runner(url: str, tmp_path: Path) -> None:
+    done = run(tmp_path, url, "-m", "django", "test", "examples.django_shop")
+    assert "Ran 2 tests" in done.stderr
+
+
+def test_a_worker_goes_on_after_its_database_has_closed_all_connections(
+    request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
+    url = database_url(request, "postgres", tmp_path)
+    run(tmp_path, url, "-c", TAKING)
+    worker = subprocess.Popen(
+        command("-m", "qframe", "worker", "examples.django_shop.handlers"),
+        cwd=tmp_path, env=environment(tmp_path, url), stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    try:
+        with engine_of(url) as engine, engine.connect() as connection:
+
+            def has(bills: int) -> bool:
+                with connection.begin():
+                    found = connection.scalar(text("SELECT count(*) FROM django_shop_bill"))
+                return found == bills
+
+            eventually(lambda: has(20))
+            with connection.begin():
+                connection.execute(
+                    text(f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE {OTHERS}")
+                )
+            run(tmp_path, url, "-c", TAKING)
+            eventually(lambda: has(40))
+    finally:
+        worker.send_signal(signal.SIGTERM)
+        said = worker.communicate()[1]
+    assert worker.returncode == 0
+    assert "delivery.retried" not in said, said
