@@ -114,6 +114,7 @@ class Assembly(msgspec.Struct, frozen=True, kw_only=True):
             return Sweeper(
                 topics=once, store=self.store, on_failure=on_failure,
                 owned=lambda topic, group: coordinator.roster(topic, group).owners,
+                clock=self.clock,
             )  # fmt: skip
 
         def make_settings_poller(

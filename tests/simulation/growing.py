@@ -92,7 +92,7 @@ class SimulatedGrowth:
             store, world.topic.name, pause=self._scheduler.sleep,
             owned=lambda topic, group: store.roster(topic, group).owners,
             on_progress=lambda topic: world.log("mover", f"has split a slot: {topic.growth}"),
-            lease_ms=GROWTH_LEASE_MS,
+            lease_ms=GROWTH_LEASE_MS, monotonic_s=self._mover.monotonic_s,
         )  # fmt: skip
         for _ in range(TRIES):
             try:

@@ -163,6 +163,7 @@ class SimulatedWorker:
             make_sweeper=lambda fail: Sweeper(
                 topics=self._swept, store=store, on_failure=_unless_killed(fail),
                 owned=lambda topic, group: self.coordinator.roster(topic, group).owners,
+                clock=clock,
             ),
             make_settings_poller=self._make_settings_poller, make_background=self._begin_background,
             grace_s=self.plan.grace_s, events=self.events, clock=clock,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from typing import Final
 
+from qframe.clock import SYSTEM_CLOCK, Clock
 from qframe.errors import CoordinatorUnavailable, QFrameError, StoreUnavailable, UnknownTopic
 from qframe.service import Service
 from qframe.stores.base import Store
@@ -28,6 +29,7 @@ class Sweeper(Service):
         store: sweeps.
         owned: returns the slots of a topic and group that have owners.
         on_failure: called when it ends by an error.
+        clock: the worker's.
     """
 
     def __init__(
@@ -37,11 +39,13 @@ class Sweeper(Service):
         store: Store,
         owned: Callable[[Topic, str], Collection[int]],
         on_failure: Callable[[str, BaseException], None],
+        clock: Clock = SYSTEM_CLOCK,
     ) -> None:
         super().__init__("qframe.sweeper", on_failure)
         self._topics = topics
         self._store = store
         self._owned = owned
+        self._clock = clock
 
     def run(self) -> None:
         """Sweeps until it is stopped."""
@@ -62,7 +66,7 @@ class Sweeper(Service):
                 if topic.growth.until_ms <= self._store.now_ms(topic):
                     doubling = Doubling(
                         self._store, topic.name, owned=self._owned, pause=self._pause,
-                        max_pause_s=MAX_PAUSE_S,
+                        max_pause_s=MAX_PAUSE_S, monotonic_s=self._clock.monotonic_s,
                     )  # fmt: skip
                     doubling.finish(doubling.go_on())
         except (StoreUnavailable, CoordinatorUnavailable, _WorkerEnded):
