@@ -61,7 +61,7 @@ def test_a_row_whose_headers_cannot_be_read_is_a_dead_letter_and_its_neighbours_
         app.admin.peek(topic, "g")
         app.admin.explain(topic, bad[0])
         app.run(burst=True)
-        assert seen == [2, 5, 6]
+        assert sorted(seen) == [2, 5, 6]  # keys of their own are handled side by side
         dead = app.admin.dead(topic, "g")
         assert sorted(letter.id for letter in dead) == bad
         assert all("the headers of message" in (letter.error or "") for letter in dead)
