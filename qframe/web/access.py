@@ -19,7 +19,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from typing import Final
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 
 from starlette.requests import HTTPConnection, Request
 
@@ -155,15 +155,23 @@ def is_local(connection: HTTPConnection) -> bool:
         return False
     if any(header in connection.headers for header in _FORWARDED):
         return False
-    return is_loopback(urlsplit(f"//{connection.headers.get('host', '')}").hostname or "")
+    return is_loopback(split_url(f"//{connection.headers.get('host', '')}").hostname or "")
 
 
 def is_sent_by_page(connection: HTTPConnection) -> bool:
-    """Whether a browser says that another site's page has sent a request."""
+    """Whether a browser says that another site's page, or a link in a mail, has sent a request."""
     site = connection.headers.get("sec-fetch-site")
     if site is not None:
-        return site not in ("same-origin", "none")
+        return site != "same-origin"
     return "origin" in connection.headers
+
+
+def split_url(text: str) -> SplitResult:
+    """The parts of a URL that a client names; all are empty where it is none."""
+    try:
+        return urlsplit(text)
+    except ValueError:
+        return urlsplit("")
 
 
 def is_loopback(host: str) -> bool:
@@ -185,7 +193,7 @@ def is_same_origin(request: Request) -> bool:
     site = request.headers.get("sec-fetch-site")
     if site is not None:
         return site == "same-origin"
-    origin = urlsplit(request.headers.get("origin", "")).netloc
+    origin = split_url(request.headers.get("origin", "")).netloc
     hosts = (request.headers.get("host"), request.headers.get("x-forwarded-host"))
     return bool(origin) and origin in hosts  # no other site's page can send X-Forwarded-Host
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
-from urllib.parse import parse_qs, urlsplit
+from urllib.parse import parse_qs
 
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
@@ -17,7 +17,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from qframe.app.qframe import QFrame
 from qframe.errors import BadOption, NotAllowed, QFrameError, UnknownTopic
-from qframe.web.access import COOKIE, Access, Auth, is_same_origin
+from qframe.web.access import COOKIE, Access, Auth, is_same_origin, split_url
 from qframe.web.acts import ACTS, Act
 from qframe.web.bodies import Redact, named_like_a_secret, shown_body
 from qframe.web.desk import Desk, Note, Visit, address
@@ -360,7 +360,7 @@ async def _form_of(request: Request) -> Form | None:
 
 def _page_before(request: Request) -> str:
     """The page of this console from which a form was sent; empty where that is not known."""
-    sent_from = urlsplit(request.headers.get("referer", ""))
+    sent_from = split_url(request.headers.get("referer", ""))
     if not sent_from.netloc or sent_from.netloc != request.headers.get("host"):
         return ""
     return sent_from.path + (f"?{sent_from.query}" if sent_from.query else "")
