@@ -258,6 +258,7 @@ class Callers:
 
     def _read(self, path: Path) -> None:
         file = read_token_file(path)
+        groups = _groups(path, file)
         before = {caller.name: caller for _, caller in self._known}
         known: list[tuple[bytes, Caller]] = []
         for name, rule in file.tokens.items():
@@ -266,8 +267,7 @@ class Callers:
                 caller.client = before[name].client
                 caller.client.most = rule.in_flight
             known += [(bytes.fromhex(each), caller) for each in rule.hashes]
-        self._known = known
-        self.groups = _groups(path, file)
+        self._known, self.groups = known, groups
 
 
 def _place(topic: str, group: str | None) -> str:
