@@ -73,11 +73,11 @@ def test_a_name_that_no_queue_may_have_is_refused(name: str, is_fifo: bool) -> N
 def test_attributes_are_kept_as_they_are_shown() -> None:
     policy = '{"deadLetterTargetArn":"arn","maxReceiveCount":"3"}'
     given = {
-        "VisibilityTimeout ": "007", "RedrivePolicy": policy, "Policy": "", "KmsMasterKeyId": "k",
+        "VisibilityTimeout ": "000", "RedrivePolicy": policy, "Policy": "", "KmsMasterKeyId": "k",
         "FifoQueue": "true", "ContentBasedDeduplication": "true",
     }  # fmt: skip
     assert checked(given, is_fifo=True, max_body=10**6) == {
-        "VisibilityTimeout": "7", "Policy": None, "KmsMasterKeyId": "k",
+        "VisibilityTimeout": "0", "Policy": None, "KmsMasterKeyId": "k",
         "ContentBasedDeduplication": "true",
         "RedrivePolicy": json.dumps({"deadLetterTargetArn": "arn", "maxReceiveCount": 3}),
     }  # fmt: skip
@@ -93,13 +93,20 @@ def test_attributes_are_kept_as_they_are_shown() -> None:
         ("VisibilityTimeout", "-1", "InvalidAttributeValue"),
         ("VisibilityTimeout", "٣", "InvalidAttributeValue"),
         ("DelaySeconds", "9" * 5000, "InvalidAttributeValue"),
+        ("DelaySeconds", f"{0:012}99", "InvalidAttributeValue"),
         ("MaximumMessageSize", "1023", "InvalidAttributeValue"),
         ("MaximumMessageSize", "5001", "InvalidAttributeValue"),
         ("SqsManagedSseEnabled", "yes", "InvalidAttributeValue"),
         ("Policy", "no json", "InvalidAttributeValue"),
+        ("Policy", '{"Statement": "all"}', "InvalidAttributeValue"),
+        ("Policy", '{"Statement": [null]}', "InvalidAttributeValue"),
         ("RedrivePolicy", "[1]", "InvalidAttributeValue"),
         ("RedrivePolicy", '{"deadLetterTargetArn": "a"}', "InvalidParameterValue"),
         ("RedrivePolicy", '{"deadLetterTargetArn": "a", "maxReceiveCount": 0}',
+         "InvalidParameterValue"),
+        ("RedrivePolicy", '{"deadLetterTargetArn": "a", "maxReceiveCount": 1001}',
+         "InvalidParameterValue"),
+        ("RedrivePolicy", '{"deadLetterTargetArn": "a", "maxReceiveCount": Infinity}',
          "InvalidParameterValue"),
     ],
 )  # fmt: skip

@@ -28,6 +28,7 @@ _NUMBERS: Final = {
     "ReceiveMessageWaitTimeSeconds": (0, LONGEST_WAIT_S),
     "VisibilityTimeout": (0, LONGEST_VISIBILITY_S),
 }  # fmt: skip
+_MOST_DIGITS: Final = 12
 _WORDS: Final = {
     "ContentBasedDeduplication": ("true", "false"),
     "DeduplicationScope": ("queue", "messageGroup"),
@@ -98,7 +99,8 @@ def _number(name: str, value: str, max_body: int) -> str:
     least, most = _NUMBERS[name]
     if name == "MaximumMessageSize":
         most = min(most, max_body)
-    if not (value.isascii() and value.isdigit() and least <= int(value[:12]) <= most):
+    is_number = value.isascii() and value.isdigit() and len(value) <= _MOST_DIGITS
+    if not (is_number and least <= int(value) <= most):
         raise wrong_attribute(name)
     return str(int(value))
 
@@ -106,9 +108,18 @@ def _number(name: str, value: str, max_body: int) -> str:
 def _policy(name: str, value: str) -> str | None:
     if not value:
         return None
-    if not isinstance(_parsed(value), dict):
+    policy = _parsed(value)
+    if not isinstance(policy, dict) or not all(
+        isinstance(each, dict) for each in statements_of(policy)
+    ):
         raise wrong_attribute(name)
     return value
+
+
+def statements_of(policy: Mapping[str, Any]) -> list[Any]:
+    """The statements of a policy; one may stand there without a list."""
+    statements = policy.get("Statement", [])
+    return list(statements) if isinstance(statements, list) else [statements]
 
 
 def _redrive_policy(value: str) -> str | None:
@@ -124,7 +135,7 @@ def _redrive_policy(value: str) -> str | None:
             )
     try:
         count = int(policy["maxReceiveCount"])
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):  # JSON may say Infinity
         raise _bad_redrive(value, "maxReceiveCount must be a number.") from None
     if not 1 <= count <= 1000:
         raise _bad_redrive(value, "maxReceiveCount must be from 1 to 1000.")

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import msgspec
 
-from qframe.web.gateway.sqs.attributes import POLICY
+from qframe.web.gateway.sqs.attributes import POLICY, statements_of
 from qframe.web.gateway.sqs.queues import Queue
 from qframe.web.gateway.sqs.refusals import SqsRefusal, invalid_parameter, missing
 from qframe.web.gateway.sqs.requests import AddPermission, RemovePermission
@@ -70,10 +70,9 @@ class PermissionVerbs:
 def _policy_of(queue: Queue, arn: str) -> dict[str, Any]:
     text = queue.attributes.get(POLICY)
     policy = {} if text is None else json.loads(text)
-    statements = policy.get("Statement", [])
     return {
         "Version": "2012-10-17", "Id": f"{arn}/SQSDefaultPolicy", **policy,
-        "Statement": list(statements) if isinstance(statements, list) else [statements],
+        "Statement": statements_of(policy),
     }  # fmt: skip
 
 
