@@ -24,6 +24,7 @@ from qframe.web.gateway.sqs.messages import (
     PreparedMessage,
     Received,
     Taken,
+    checked_word,
     prepared,
     shown,
 )
@@ -195,8 +196,10 @@ class MessageVerbs:
         now_s = self._service.clock.monotonic_s()
         for name in [name for name, one in self._repeatable.items() if one.until_s < now_s]:
             del self._repeatable[name]
-        attempt = request.receive_request_attempt_id
-        known = None if attempt is None else self._repeatable.get((queue.name, attempt))
+        if (attempt := request.receive_request_attempt_id) is None:
+            return None
+        checked_word("ReceiveRequestAttemptId", attempt)
+        known = self._repeatable.get((queue.name, attempt))
         if known is None:
             return None
         lease_s = visibility_s or _SHOWN_S

@@ -124,7 +124,9 @@ def prepared(
         if sent.message_group_id is not None:
             headers[FAIR_GROUP] = _group_of(sent)
         if sent.message_deduplication_id is not None:
-            headers[DEDUPLICATION] = _word("MessageDeduplicationId", sent.message_deduplication_id)
+            headers[DEDUPLICATION] = checked_word(
+                "MessageDeduplicationId", sent.message_deduplication_id
+            )
     delay_s = _delay_of(sent, queue)
     outgoing = Outgoing(
         stored_body(sent.message_body), key=key, headers=headers, id=message_id,
@@ -171,13 +173,7 @@ def id_of(text: str) -> str:
 def _checked_size(body: str, attributes: Mapping[str, AttributeValue], most: int) -> int:
     if not body:
         raise missing("MessageBody")
-    if (found := _UNSENDABLE.search(body)) is not None:
-        raise SqsRefusal(
-            "InvalidMessageContents",
-            f"Invalid binary character '#x{ord(found[0]):X}' was found in the message body, the "
-            "set of allowed characters is #x9 | #xA | #xD | [#x20 to #xD7FF] | "
-            "[#xE000 to #xFFFD] | [#x10000 to #x10FFFF]",
-        )  # fmt: skip
+    _check_sendable(body, "message body")
     size = len(body.encode()) + sum(
         len(name.encode()) + len(each.data_type)
         + len(each.binary_value or b"") + len((each.string_value or "").encode())
@@ -187,6 +183,17 @@ def _checked_size(body: str, attributes: Mapping[str, AttributeValue], most: int
         reason = f"Message must be shorter than {most} bytes."
         raise invalid_value(f"One or more parameters are invalid. Reason: {reason}")
     return size
+
+
+def _check_sendable(text: str, where: str) -> None:
+    """Refuses characters that XML cannot hold, so that each client can receive the text."""
+    if (found := _UNSENDABLE.search(text)) is not None:
+        raise SqsRefusal(
+            "InvalidMessageContents",
+            f"Invalid binary character '#x{ord(found[0]):X}' was found in the {where}, the "
+            "set of allowed characters is #x9 | #xA | #xD | [#x20 to #xD7FF] | "
+            "[#xE000 to #xFFFD] | [#x10000 to #x10FFFF]",
+        )  # fmt: skip
 
 
 def _headers_of(attributes: Mapping[str, AttributeValue]) -> dict[str, str]:
@@ -236,6 +243,7 @@ def _value_of(name: str, attribute: AttributeValue) -> str:
         raise invalid_value(
             f"Can't cast the value of message (user) attribute '{name}' to a number."
         )
+    _check_sendable(text or "", f"message attribute '{name}'")
     return text or ""
 
 
@@ -246,10 +254,16 @@ def _trace_of(system: Mapping[str, AttributeValue]) -> str:
     value = system[_TRACE_NAME]
     if value.data_type != _TEXT or not value.string_value:
         raise invalid_value(f"The message system attribute '{_TRACE_NAME}' must be a String.")
+    _check_sendable(value.string_value, f"message system attribute '{_TRACE_NAME}'")
     return value.string_value
 
 
-def _word(name: str, value: str) -> str:
+def checked_word(name: str, value: str) -> str:
+    """The value itself, if it is 1 to 128 letters, digits and punctuation.
+
+    Raises:
+        SqsRefusal: if it is not.
+    """
     if not _WORD.fullmatch(value):
         raise invalid_parameter(
             name, value,
@@ -261,12 +275,12 @@ def _word(name: str, value: str) -> str:
 def _group_of(sent: SentMessage) -> str:
     if sent.message_group_id is None:
         raise missing("MessageGroupId")
-    return _word("MessageGroupId", sent.message_group_id)
+    return checked_word("MessageGroupId", sent.message_group_id)
 
 
 def _deduplication_of(sent: SentMessage, queue: Queue) -> str:
     if sent.message_deduplication_id is not None:
-        return _word("MessageDeduplicationId", sent.message_deduplication_id)
+        return checked_word("MessageDeduplicationId", sent.message_deduplication_id)
     if queue.attributes.get("ContentBasedDeduplication") != "true":
         raise invalid_value(
             "The queue should either have ContentBasedDeduplication enabled "

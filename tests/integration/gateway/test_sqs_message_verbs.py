@@ -1,0 +1,175 @@
+"""What may be done with messages of SQS, how much of it, and what is refused."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from sqs_web import TOKENS, SqsRefused, SqsWeb, rules, sqs_web
+
+from qframe.clock import SYSTEM_CLOCK, VirtualClock
+from qframe.web.gateway.receipts import Receipts
+from qframe.web.gateway.sqs import message_verbs
+from qframe.web.gateway.sqs.queues import GROUP
+
+CLOCK = VirtualClock(now_ms=SYSTEM_CLOCK.now_ms())
+
+
+@pytest.fixture(scope="module")
+def sqs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SqsWeb]:
+    once = 'publish = ["*"]\nconsume = ["*"]\nrate = "1/h"'
+    small = 'publish = ["*"]\nconsume = ["*"]\nmax_request = 200'
+    tokens = rules(shop=once, batcher=once, reader=once, other=small)
+    with sqs_web(tmp_path_factory.mktemp("sqs"), tokens=tokens, clock=CLOCK) as sqs:
+        sqs.made("q")
+        sqs.made("q.fifo", FifoQueue="true", ContentBasedDeduplication="true")
+        yield sqs
+
+
+def _entries(count: int, **fields: Any) -> list[dict[str, Any]]:
+    return [{"Id": str(number), "MessageBody": "x", **fields} for number in range(count)]
+
+
+@pytest.mark.parametrize(
+    ("operation", "by"),
+    [("SendMessage", "shop"), ("SendMessageBatch", "batcher"), ("ReceiveMessage", "reader")],
+)
+def test_each_operation_on_messages_counts_against_the_rate(
+    operation: str, by: str, sqs: SqsWeb
+) -> None:
+    asked = {"QueueUrl": "q", "MessageBody": "x", "Entries": _entries(2)}
+    sqs.ask(operation, by=by, **asked)
+    with pytest.raises(SqsRefused, match="RequestThrottled"):
+        sqs.ask(operation, by=by, **asked)
+
+
+def test_a_request_is_as_large_as_its_token_allows_in_both_protocols(sqs: SqsWeb) -> None:
+    with pytest.raises(SqsRefused) as refused:
+        sqs.ask("SendMessage", by="other", QueueUrl="q", MessageBody="x" * 200)
+    assert refused.value.status == 413
+    key = {"authorization": f"AWS4-HMAC-SHA256 Credential={TOKENS['other'][0]}/x"}
+    for size, status in ((20, 200), (200, 413)):
+        form = f"Action=SendMessage&MessageBody={'x' * size}"
+        reply = sqs.web.post("/000000000000/q", content=form, headers=key)
+        assert reply.status_code == status
+
+
+@pytest.mark.parametrize(
+    ("entries", "code"),
+    [
+        ([], "EmptyBatchRequest"),
+        (_entries(11), "TooManyEntriesInBatchRequest"),
+        (_entries(1) * 2, "BatchEntryIdsNotDistinct"),
+        ([{"Id": "a b", "MessageBody": "x"}], "InvalidBatchEntryId"),
+        (_entries(5, MessageBody="x" * 220_000), "BatchRequestTooLong"),
+    ],
+)
+def test_a_batch_that_is_none_is_refused_whole(
+    entries: list[dict[str, Any]], code: str, sqs: SqsWeb
+) -> None:
+    with pytest.raises(SqsRefused, match=code):
+        sqs.ask("SendMessageBatch", QueueUrl="q", Entries=entries)
+
+
+def test_numbers_of_a_sequence_grow_within_a_millisecond_too(sqs: SqsWeb) -> None:
+    answer = sqs.ask("SendMessageBatch", QueueUrl="q.fifo", Entries=[
+        {"Id": str(number), "MessageBody": f"sequence {number}", "MessageGroupId": "sequence"}
+        for number in range(10)
+    ])  # fmt: skip
+    numbers = [one["SequenceNumber"] for one in answer["Successful"]]
+    assert numbers == sorted(set(numbers))
+    assert len(numbers) == 10
+
+
+@pytest.mark.parametrize(
+    ("asked", "code"),
+    [
+        ({"MaxNumberOfMessages": 11}, "InvalidParameterValue"),
+        ({"WaitTimeSeconds": 21}, "InvalidParameterValue"),
+        ({"VisibilityTimeout": 43_201}, "InvalidParameterValue"),
+        ({"ReceiveRequestAttemptId": "x" * 129}, "InvalidParameterValue"),
+    ],
+)
+def test_a_receive_beyond_the_limits_is_refused(
+    asked: dict[str, Any], code: str, sqs: SqsWeb
+) -> None:
+    with pytest.raises(SqsRefused, match=code):
+        sqs.received("q", **asked)
+
+
+def _emptied(sqs: SqsWeb, queue: str) -> None:
+    while found := sqs.received(queue):
+        for one in found:
+            sqs.ask("DeleteMessage", QueueUrl=queue, ReceiptHandle=one["ReceiptHandle"])
+
+
+def test_what_is_visible_again_at_once_is_not_in_flight(sqs: SqsWeb) -> None:
+    _emptied(sqs, "q")
+    sent = sqs.sent("q")
+    counts, before = [], sqs.gateway.open_in("q", GROUP)
+    for _ in range(2):
+        [one] = sqs.received("q", VisibilityTimeout=0)
+        assert one["MessageId"] == sent
+        counts.append(one["Attributes"]["ApproximateReceiveCount"])
+        assert sqs.gateway.open_in("q", GROUP) == before
+    assert counts == ["1", "2"]
+
+
+def test_one_answer_has_the_oldest_first(sqs: SqsWeb) -> None:
+    _emptied(sqs, "q")
+    sent = [sqs.sent("q") for _ in range(8)]
+    assert [one["MessageId"] for one in sqs.received("q")] == sent
+
+
+def test_what_is_older_than_its_queue_keeps_is_removed_and_not_received(sqs: SqsWeb) -> None:
+    sqs.made("short", MessageRetentionPeriod="60")
+    sqs.sent("short")
+    CLOCK.advance(50_000)
+    assert len(sqs.received("short", VisibilityTimeout=0)) == 1
+    CLOCK.advance(20_000)
+    assert sqs.received("short") == []
+    assert sqs.attributes("short", "ApproximateNumberOfMessages").popitem()[1] == "0"
+
+
+def test_an_attempt_is_repeated_for_its_queue_and_its_time_alone(sqs: SqsWeb) -> None:
+    sqs.sent("q.fifo", "first", MessageGroupId="attempt")
+    asked = {"ReceiveRequestAttemptId": "one", "MaxNumberOfMessages": 1}
+    _emptied(sqs, "q")
+    first, again = sqs.received("q.fifo", **asked), sqs.received("q.fifo", **asked)
+    assert first == again
+    assert sqs.received("q", **asked) == []
+    CLOCK.advance(299_000)
+    assert sqs.received("q.fifo", **asked) == first
+    CLOCK.advance(2000)
+    assert sqs.received("q.fifo", **asked) != first
+
+
+def test_a_receipt_that_settles_nothing_is_told_by_what_it_is(sqs: SqsWeb) -> None:
+    elsewhere = Receipts("http://10.0.0.7:8380", "another secret").new()
+    sqs.sent("q")
+    [late] = [one["ReceiptHandle"] for one in sqs.received("q", MaxNumberOfMessages=1)]
+    sqs.ask("DeleteMessage", QueueUrl="q", ReceiptHandle=late)
+    for receipt, deleted, changed in [
+        (late, None, "MessageNotInflight"),
+        (elsewhere, "ServiceUnavailable", "ServiceUnavailable"),
+        ("none", "ReceiptHandleIsInvalid", "ReceiptHandleIsInvalid"),
+    ]:
+        for operation, code in (("DeleteMessage", deleted), ("ChangeMessageVisibility", changed)):
+            asked = {"QueueUrl": "q", "ReceiptHandle": receipt, "VisibilityTimeout": 5}
+            if code is None:
+                sqs.ask(operation, **asked)
+                continue
+            with pytest.raises(SqsRefused, match=code):
+                sqs.ask(operation, **asked)
+
+
+def test_the_first_times_of_messages_are_remembered_up_to_a_number(
+    sqs: SqsWeb, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(message_verbs, "_REMEMBERED", 2)
+    verbs = message_verbs.MessageVerbs(sqs.front.service)
+    queue = sqs.front.service.book.queue("q")
+    for message_id in "abc":
+        verbs._first_received(queue, message_id)
+    assert [message_id for _, message_id in verbs._first_ms] == ["b", "c"]
