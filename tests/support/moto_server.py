@@ -72,7 +72,6 @@ class MotoServer:
     async def _reset(self) -> None:
         async with self._guard:
             if self._front is not None and self._gateway is not None and self._app is not None:
-                await self._front.close()
                 await self._gateway.close()
                 await asyncio.to_thread(self._app.close)
             self._app = QFrame(

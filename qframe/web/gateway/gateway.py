@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
 from typing import Any, Final, TypeVar, Unpack
@@ -84,6 +84,7 @@ class Gateway:
         self._groups: dict[tuple[str, str], OpenGroup] = {}
         self._leaving: list[OpenGroup] = []  # these hand out nothing more
         self._ending: set[asyncio.Task[None]] = set()
+        self._beside: set[asyncio.Task[None]] = set()
         self._threads = ThreadPoolExecutor(THREADS, "qframe.gateway")
         self._watching: asyncio.Task[None] | None = None
 
@@ -101,6 +102,12 @@ class Gateway:
         """
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(self._threads, copy_context().run, function, *args)
+
+    def spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        """Starts work beside the requests; it is cancelled before the gateway ends."""
+        task = asyncio.create_task(work)
+        self._beside.add(task)
+        task.add_done_callback(self._beside.discard)
 
     # Publishing.
 
@@ -340,6 +347,9 @@ class Gateway:
         self.stopping.set()
         if self._watching is not None:
             self._watching.cancel()
+        for task in self._beside:
+            task.cancel()
+        await asyncio.gather(*self._beside, return_exceptions=True)
         await self._close(self._all())
         await asyncio.gather(*self._ending, return_exceptions=True)
         self._threads.shutdown(wait=False)

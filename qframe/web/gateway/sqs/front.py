@@ -129,10 +129,6 @@ class SqsFront:
         except ClientDisconnect:
             return Response(status_code=400)  # nobody reads it
 
-    async def close(self) -> None:
-        """Ends what goes on beside the requests."""
-        await self.service.close()
-
     async def _by_json(
         self, request: HttpRequest, target: str, headers: dict[str, str]
     ) -> Response:

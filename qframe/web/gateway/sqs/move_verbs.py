@@ -83,7 +83,7 @@ class MoveVerbs:
             return msgspec.structs.replace(found, moves=[task, *found.moves][:KEPT])
 
         await self._service.blocking(self._service.book.change, queue.name, begun)
-        self._service.spawn(asyncio.create_task(self._run(queue, task, call)))
+        self._gateway.spawn(self._run(queue, task, call))
         return {"TaskHandle": task.handle}
 
     async def cancel(self, request: CancelMessageMoveTask, call: SqsCall) -> dict[str, Any]:
@@ -150,7 +150,7 @@ class MoveVerbs:
         moved = 0
         try:
             if task.destination is None:
-                moved = await self._service.blocking(self._retry_dead, queue)
+                moved = await self._service.blocking(self._retry_dead, queue, call)
             await self._service.gather(queue)
             status, reason, moved = await self._move(queue, task, moved, call)
         except QFrameError as error:
@@ -162,11 +162,13 @@ class MoveVerbs:
                                 reason=reason if status == FAILED else None),
             ))  # fmt: skip
 
-    def _retry_dead(self, queue: Queue) -> int:
-        """Has those go back that are dead in their own queue still."""
+    def _retry_dead(self, queue: Queue, call: SqsCall) -> int:
+        """Retries what is dead in its own queue still, where the client may publish."""
         store = self._gateway.app.store
         count = 0
         for source in self._service.book.sources_of(queue.name):
+            if not call.may(source.name, "publish"):
+                continue
             topic = store.topic(source.name)
             try:
                 while topic is not None and (found := store.retry_dead(topic, GROUP)):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal, TypeVar
@@ -84,7 +83,6 @@ class SqsService:
             gateway.app.store, gateway.app.producer, clock=clock, place=place
         )
         self._swept_s: dict[str, float] = {}
-        self._tasks: set[asyncio.Task[None]] = set()
 
     async def queue(self, url: str, call: SqsCall, right: Right) -> Queue:
         """The queue of an address, for who may use it so.
@@ -116,17 +114,6 @@ class SqsService:
         replies = await self.gateway.settle(queue.name, GROUP, wanted)
         await self._forwarder.settle(queue.name, GROUP, wanted, replies, f"Bearer {call.token}")
         return replies
-
-    def spawn(self, task: asyncio.Task[None]) -> None:
-        """Keeps a task that goes on beside the requests."""
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-
-    async def close(self) -> None:
-        """Ends what goes on beside the requests."""
-        for task in list(self._tasks):
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
 
     # Dead letters.
 
