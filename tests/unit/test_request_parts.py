@@ -9,9 +9,10 @@ import pytest
 from starlette.requests import Request
 from starlette.types import Message
 
-from qframe.web.gateway import request_parts
+from qframe.web.gateway import OpenDelivery, request_parts
 from qframe.web.gateway.problem_json import BadRequest
-from qframe.web.gateway.request_parts import lines_of
+from qframe.web.gateway.request_parts import decoded, lines_of, read_body, unless_gone
+from qframe.web.gateway.wire import PublishRequest
 
 
 def request_of(*parts: bytes, pause_s: float | None) -> Request:
@@ -57,3 +58,54 @@ def test_a_line_that_comes_byte_by_byte_has_one_time_for_all(
 def test_between_two_lines_any_time_may_pass(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(request_parts, "BODY_S", 0.0)
     assert asyncio.run(read(request_of(b"1\n", b"2\n", pause_s=0))) == [b"1", b"2"]
+
+
+def body_of(*parts: bytes, **headers: str) -> Request:
+    """A request whose body comes in parts; who asks for more than there are, fails."""
+    left = list(parts)
+
+    async def receive() -> Message:
+        return {"type": "http.request", "body": left.pop(0), "more_body": bool(left)}
+
+    coded = [(name.replace("_", "-").encode(), each.encode()) for name, each in headers.items()]
+    return Request({"type": "http", "method": "POST", "headers": coded}, receive)
+
+
+@pytest.mark.parametrize(
+    ("request_", "status"),
+    [
+        (body_of(b"x" * 6, b"x" * 5), 413),  # in chunks, so that nobody has said how large it is
+        (body_of(content_length="11"), 413),  # nothing of it is read
+        (body_of(b"x", content_encoding="gzip"), 415),
+    ],
+    ids=["chunks", "declared", "compressed"],
+)
+def test_a_body_is_refused_by_its_size_or_coding(request_: Request, status: int) -> None:
+    with pytest.raises(BadRequest) as refused:
+        asyncio.run(read_body(request_, 10))
+    assert refused.value.status == status
+
+
+def test_a_body_as_large_as_it_may_be_is_read() -> None:
+    assert asyncio.run(read_body(body_of(b"x" * 6, b"x" * 4, content_length="10"), 10)) == b"x" * 10
+
+
+def test_json_whose_texts_are_not_utf8_is_none() -> None:
+    for body in (b'{"body": "\xff"}', b'{"\xff": 1}', b'{"body": {"\xff": 1}}'):
+        with pytest.raises(BadRequest) as refused:
+            decoded(body, PublishRequest)
+        assert refused.value.status == 400
+
+
+def test_a_client_that_hangs_up_just_as_its_messages_come_is_gone() -> None:
+    async def receive() -> Message:
+        return {"type": "http.disconnect"}
+
+    async def pulling() -> list[OpenDelivery]:
+        return ["a"]  # type: ignore[list-item]
+
+    async def test() -> None:
+        request = Request({"type": "http", "method": "POST", "headers": []}, receive)
+        assert await unless_gone(request, pulling()) == (["a"], True)
+
+    asyncio.run(test())

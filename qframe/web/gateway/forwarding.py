@@ -88,7 +88,6 @@ class Forwarder:
             if isinstance(error, _ReplyLost):
                 return [SettleReply(one.receipt, SettleOutcome.UNKNOWN) for one in asked]
             return []
-        self._away.pop(address, None)
         return found
 
 

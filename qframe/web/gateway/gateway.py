@@ -16,7 +16,6 @@ from qframe.outcomes import Published
 from qframe.producing.outgoing import Outgoing
 from qframe.runtime.demand import Demand
 from qframe.runtime.handler.spec import OnSettled
-from qframe.topic import checked_name
 from qframe.web.gateway.deliveries import Client, OpenDelivery, Settle, SettleOutcome, SettleReply
 from qframe.web.gateway.open_group import MOST_BYTES, OpenGroup, PullMaker
 from qframe.web.gateway.receipts import Receipts
@@ -245,8 +244,6 @@ class Gateway:
             raise GatewayStopped
         found = self._groups.get((topic, group))
         if found is None:
-            checked_name(topic, "topic")
-            checked_name(group, "group")
             if len(self._groups) + len(self._leaving) >= MOST_GROUPS:
                 raise GatewayFull(MOST_GROUPS)
             found = self._groups[topic, group] = OpenGroup(

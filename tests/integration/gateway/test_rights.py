@@ -255,6 +255,40 @@ def test_rate_and_deliveries_in_flight_are_bounded(app: QFrame, tmp_path: Path) 
         assert int(replies[-1].headers["retry-after"]) > 2700  # each of the four counts
 
 
+@pytest.mark.parametrize(
+    ("method", "path", "body"),
+    [
+        ("POST", f"{ORDERS}/messages", {"body": 1}),
+        ("POST", f"{ORDERS}/groups/billing/pull", {}),
+        ("PUT", "/v1/timers/orders/k", {"body": 1}),
+    ],
+)
+def test_each_of_these_counts_against_the_rate(
+    app: QFrame, tmp_path: Path, method: str, path: str, body: Any
+) -> None:
+    limited = (
+        f'\n[tokens.slow]\nhashes = ["{TOKENS["slow"][1]}"]\npublish = ["*"]\nconsume = ["*"]\n'
+        'rate = "1/h"\n'
+    )
+    with client(app, write(tmp_path / "tokens.toml", more=limited)) as web:
+        replies = [web.request(method, path, json=body, headers=bearer("slow")) for _ in range(2)]
+    assert replies[0].status_code != 429
+    assert replies[1].status_code == 429
+
+
+def test_of_a_batch_for_which_there_is_not_room_enough_each_is_told(
+    app: QFrame, tmp_path: Path
+) -> None:
+    app.declare(Topic("small", kind="delay", slots=1, max_length=1))
+    app.store.subscribe(Topic("small", kind="delay", slots=1, max_length=1), "group")
+    with client(app, write(tmp_path / "tokens.toml")) as web:
+        sent = {"messages": [{"body": 1}, {"body": 2}]}
+        path = "/v1/topics/small/messages"
+        replies = [web.post(path, json=sent, headers=bearer("owner")) for _ in range(2)]
+    assert [one["outcome"] for one in replies[0].json()["results"]] == ["stored", "full"]
+    assert replies[1].status_code == 507
+
+
 def test_size_of_requests_and_batches_is_bounded_for_each_token(
     app: QFrame, tmp_path: Path
 ) -> None:

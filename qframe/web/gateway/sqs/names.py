@@ -48,7 +48,7 @@ def checked_queue_name(name: str, *, is_fifo: bool) -> str:
         SqsRefusal: if it may not.
     """
     plain = name.removesuffix(FIFO)
-    if name.endswith(FIFO) != is_fifo or not _NAME.fullmatch(plain) or len(name) > 80:
+    if name.endswith(FIFO) != is_fifo or not _NAME.fullmatch(plain):
         raise invalid_value(
             "The name of a FIFO queue can only include alphanumeric characters, hyphens, or "
             "underscores, must end with .fifo suffix and be 1 to 80 in length."
