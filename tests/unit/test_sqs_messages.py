@@ -109,6 +109,42 @@ def test_attributes_are_shown_as_far_as_they_were_asked_for() -> None:
     assert set(bare) == {"MessageId", "ReceiptHandle", "MD5OfBody", "Body"}
 
 
+def test_the_sum_is_that_of_the_attributes_that_are_shown() -> None:
+    attributes = {
+        "author": _text("ann"), "raw": AttributeValue(data_type="Binary", binary_value=b"\0\1"),
+    }  # fmt: skip
+    taken = _taken(_prepared(message_attributes=attributes))
+    message = shown(
+        taken, Received(frozenset(), ["raw"]), is_fifo=False, source_arn=None
+    )  # fmt: skip
+    assert message["MD5OfMessageAttributes"] == md5_of_attributes({"raw": attributes["raw"]})
+    assert message["MD5OfMessageAttributes"] != md5_of_attributes(attributes)
+
+
+def test_times_are_in_milliseconds_and_receives_are_counted_from_one() -> None:
+    taken = _taken(_prepared())._replace(attempt=1)
+    found = shown(taken, ALL, is_fifo=False, source_arn=None)["Attributes"]
+    assert (found["SentTimestamp"], found["ApproximateReceiveCount"]) == ("5", "1")
+
+
+def test_a_message_is_late_by_seconds_its_own_or_its_queues() -> None:
+    slow = Queue(name="q", attributes={"DelaySeconds": "7"})
+    delays = [
+        _prepared(queue, delay_seconds=delay).outgoing.delay
+        for queue, delay in ((STANDARD, 5), (STANDARD, None), (slow, None), (slow, 0))
+    ]
+    assert delays == [5, None, 7, None]
+
+
+def test_ten_attributes_and_a_trace_are_sent_with_their_sums() -> None:
+    trace = {"AWSTraceHeader": _text("Root=1")}
+    one = _prepared(
+        message_attributes={f"x{n}": _text("y") for n in range(10)},
+        message_system_attributes=trace,
+    )
+    assert one.answer["MD5OfMessageSystemAttributes"] == md5_of_attributes(trace)
+
+
 def test_a_header_of_another_producer_is_an_attribute() -> None:
     taken = Taken("r", "id", None, {"color": "red", "no name of sqs": "x"}, b"1", 5, 1, 9)
     message = shown(taken, ALL, is_fifo=False, source_arn=None)
@@ -168,6 +204,9 @@ def test_where_the_scope_is_the_group_the_same_message_in_two_groups_is_two() ->
         (STANDARD, {"message_body": ""}, "MissingParameter"),
         (STANDARD, {"message_body": "x" * 1001}, "InvalidParameterValue"),
         (STANDARD, {"message_body": "\0"}, "InvalidMessageContents"),
+        (STANDARD, {"message_attributes": {
+            "x": AttributeValue(data_type="Binary", binary_value=b"x" * 1000)
+        }}, "InvalidParameterValue"),
         (STANDARD, {"delay_seconds": 901}, "InvalidParameterValue"),
         (STANDARD, {"delay_seconds": -1}, "InvalidParameterValue"),
         (STANDARD, {"message_attributes": {"ö": _text("x")}}, "InvalidParameterValue"),

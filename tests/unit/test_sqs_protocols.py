@@ -124,6 +124,12 @@ def test_a_form_of_any_shape_is_read_or_refused(text: str) -> None:
             json_protocol.converted(structure, kind, strict=False)
 
 
+def test_a_field_of_the_body_counts_before_that_of_the_address() -> None:
+    assert query_protocol.fields_of("Action=a&b=1", b"Action=b&c=") == {
+        "Action": "b", "b": "1", "c": "",
+    }  # fmt: skip
+
+
 def test_an_answer_in_xml_has_the_elements_that_old_clients_know() -> None:
     message = {
         "MessageId": "1", "Body": "<&>\r\x01", "Attributes": {"SenderId": "s"},
@@ -143,8 +149,8 @@ def test_an_answer_in_xml_has_the_elements_that_old_clients_know() -> None:
     ).decode()  # fmt: skip
     assert "<SendMessageBatchResultEntry><Id>a</Id></SendMessageBatchResultEntry>" in batch
     assert "<BatchResultErrorEntry><Id>b</Id><SenderFault>true</SenderFault>" in batch
-    tags = query_protocol.answer_of("ListQueueTags", {"Tags": {"foo": "bar"}}, "id").decode()
-    assert "<Tag><Key>foo</Key><Value>bar</Value></Tag>" in tags
+    tags = query_protocol.answer_of("ListQueueTags", {"Tags": {"<": "&"}}, "id").decode()
+    assert "<Tag><Key>&lt;</Key><Value>&amp;</Value></Tag>" in tags
 
 
 def test_a_refusal_has_the_code_of_the_protocol_that_was_asked() -> None:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pytest
 from sqs_web import TOKENS, SqsRefused, SqsWeb, rules, sqs_web
 
 from qframe.clock import SYSTEM_CLOCK, VirtualClock
+from qframe.web.gateway.deliveries import Settle, SettleOutcome, SettleReply
 from qframe.web.gateway.receipts import Receipts
 from qframe.web.gateway.sqs import message_verbs
 from qframe.web.gateway.sqs.queues import GROUP
@@ -129,7 +130,24 @@ def test_what_is_older_than_its_queue_keeps_is_removed_and_not_received(sqs: Sqs
     assert len(sqs.received("short", VisibilityTimeout=0)) == 1
     CLOCK.advance(20_000)
     assert sqs.received("short") == []
-    assert sqs.attributes("short", "ApproximateNumberOfMessages").popitem()[1] == "0"
+    counts = sqs.attributes("short")
+    assert counts["ApproximateNumberOfMessages"] == "0"
+    assert counts["ApproximateNumberOfMessagesNotVisible"] == "0"
+
+
+def test_what_is_too_old_is_not_all_that_a_client_gets(
+    sqs: SqsWeb, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _emptied(sqs, "q")
+    sent = [sqs.sent("q"), sqs.sent("q")]
+
+    async def without_first(_queue: object, found: Sequence[Any]) -> list[Any]:
+        return [one for one in found if one.message.delivery.id != sent[0]]
+
+    verbs = sqs.front._operations["ReceiveMessage"][1].__self__  # type: ignore[attr-defined]
+    monkeypatch.setattr(verbs, "_without_old", without_first)
+    found = sqs.received("q", MaxNumberOfMessages=1)
+    assert [one["MessageId"] for one in found] == sent[1:]
 
 
 def test_an_attempt_is_repeated_for_its_queue_and_its_time_alone(sqs: SqsWeb) -> None:
@@ -143,6 +161,16 @@ def test_an_attempt_is_repeated_for_its_queue_and_its_time_alone(sqs: SqsWeb) ->
     assert sqs.received("q.fifo", **asked) == first
     CLOCK.advance(2000)
     assert sqs.received("q.fifo", **asked) != first
+
+
+def test_an_attempt_of_which_all_is_settled_gets_what_comes_next(sqs: SqsWeb) -> None:
+    asked = {"ReceiveRequestAttemptId": "two", "MaxNumberOfMessages": 1}
+    for body in ("one", "two"):
+        sqs.sent("q.fifo", body, MessageGroupId="next")
+    for body in ("one", "two"):
+        [found] = sqs.received("q.fifo", **asked)
+        assert found["Body"] == body
+        sqs.ask("DeleteMessage", QueueUrl="q.fifo", ReceiptHandle=found["ReceiptHandle"])
 
 
 def test_a_receipt_that_settles_nothing_is_told_by_what_it_is(sqs: SqsWeb) -> None:
@@ -162,6 +190,18 @@ def test_a_receipt_that_settles_nothing_is_told_by_what_it_is(sqs: SqsWeb) -> No
                 continue
             with pytest.raises(SqsRefused, match=code):
                 sqs.ask(operation, **asked)
+
+
+def test_what_the_store_has_not_answered_is_tried_again(
+    sqs: SqsWeb, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def settle(_topic: str, _group: str, wanted: Sequence[Settle]) -> list[SettleReply]:
+        return [SettleReply(one.receipt, SettleOutcome.UNKNOWN) for one in wanted]
+
+    monkeypatch.setattr(sqs.gateway, "settle", settle)
+    for operation in ("DeleteMessage", "ChangeMessageVisibility"):
+        with pytest.raises(SqsRefused, match="ServiceUnavailable"):
+            sqs.ask(operation, QueueUrl="q", ReceiptHandle="x", VisibilityTimeout=5)
 
 
 def test_the_first_times_of_messages_are_remembered_up_to_a_number(

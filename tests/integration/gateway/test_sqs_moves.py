@@ -130,6 +130,13 @@ def test_a_move_goes_only_where_its_client_may_publish(sqs: SqsWeb) -> None:
     assert [one["Body"] for one in sqs.received("dead")] == ["a"]
 
 
+def test_a_move_elsewhere_takes_what_is_dead_in_its_own_queue_too(sqs: SqsWeb) -> None:
+    died(sqs, "a")
+    sqs.made("elsewhere")
+    assert ended(sqs, DestinationArn=f"{ARN}elsewhere")["ApproximateNumberOfMessagesMoved"] == 1
+    assert [one["Body"] for one in sqs.received("elsewhere")] == ["a"]
+
+
 def test_a_move_is_as_slow_as_was_asked(
     sqs: SqsWeb, monkeypatch: pytest.MonkeyPatch
 ) -> None:  # fmt: skip

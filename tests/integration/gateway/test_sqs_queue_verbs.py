@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from sqs_web import ARN, SqsRefused, SqsWeb, rules, sqs_web
+from sqs_web import ARN, TOKENS, SqsRefused, SqsWeb, rules, sqs_web
+from starlette.requests import Request
 
 from qframe.errors import UnknownTopic
 from qframe.topic import Topic
@@ -181,3 +183,51 @@ def test_an_address_has_the_scheme_that_its_client_has_used(sqs: SqsWeb) -> None
 
     assert url("https") == "https://queues.example/000000000000/dead"
     assert url("javascript") == "http://queues.example/000000000000/dead"
+
+
+def test_a_request_without_a_body_names_nothing_more(sqs: SqsWeb) -> None:
+    key = {"authorization": f"AWS4-HMAC-SHA256 Credential={TOKENS['owner'][0]}/x"}
+    reply = sqs.web.post("/", headers={**key, "x-amz-target": "AmazonSQS.ListQueues"})
+    assert reply.status_code == 200
+
+
+def test_a_queue_whose_topic_somebody_has_deleted_is_gone(
+    sqs: SqsWeb, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def publish(topic: str, _items: object) -> None:
+        raise UnknownTopic(topic)
+
+    monkeypatch.setattr(sqs.gateway, "publish", publish)
+    with pytest.raises(SqsRefused, match="QueueDoesNotExist"):
+        sqs.sent("dead")
+
+
+def test_an_unforeseen_error_is_a_failure_of_the_service_and_told(
+    sqs: SqsWeb, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: list[str] = []
+    sqs.gateway.app.events.listen(lambda name, _: told.append(name))
+
+    def find(_name: str) -> None:
+        raise RuntimeError("secret")
+
+    monkeypatch.setattr(sqs.front.service.book, "find", find)
+    with pytest.raises(SqsRefused, match="InternalFailure") as refused:
+        sqs.attributes("dead")
+    assert (refused.value.status, "secret" in refused.value.message) == (500, False)
+    assert told == ["http.failed"]
+    form = f"Action=GetQueueUrl&QueueName=dead&AWSAccessKeyId={TOKENS['owner'][0]}"
+    assert "<Type>Receiver</Type>" in sqs.web.get(f"/?{form}").text
+
+
+def test_a_client_that_hangs_up_in_its_request_is_no_failure(sqs: SqsWeb) -> None:
+    key = f"AWS4-HMAC-SHA256 Credential={TOKENS['owner'][0]}/x"
+    scope: dict[str, Any] = {
+        "type": "http", "method": "POST", "path": "/", "query_string": b"",
+        "client": ("127.0.0.1", 1), "headers": [(b"authorization", key.encode())],
+    }  # fmt: skip
+
+    async def receive() -> dict[str, str]:
+        return {"type": "http.disconnect"}
+
+    assert asyncio.run(sqs.front.answer(Request(scope, receive))).status_code == 400
