@@ -9,10 +9,11 @@ import pytest
 from starlette.requests import Request
 from starlette.types import Message
 
+from qframe.errors import BadOption
 from qframe.web.gateway import OpenDelivery, request_parts
 from qframe.web.gateway.problem_json import BadRequest
 from qframe.web.gateway.request_parts import decoded, lines_of, read_body, unless_gone
-from qframe.web.gateway.wire import PublishRequest
+from qframe.web.gateway.wire import PublishRequest, SettleIn, lease_of, wait_of
 
 
 def request_of(*parts: bytes, pause_s: float | None) -> Request:
@@ -109,3 +110,17 @@ def test_a_client_that_hangs_up_just_as_its_messages_come_is_gone() -> None:
         assert await unless_gone(request, pulling()) == (["a"], True)
 
     asyncio.run(test())
+
+
+def test_spans_are_exact_and_within_their_bounds() -> None:
+    assert (lease_of("1500ms"), wait_of(0.25)) == (1.5, 0.25)
+    for span in (0.05, "13h"):
+        with pytest.raises(BadOption):
+            lease_of(span)
+
+
+@pytest.mark.parametrize("count", [0, 501])
+def test_a_settlement_has_one_receipt_at_least_and_500_at_most(count: int) -> None:
+    with pytest.raises(BadOption):
+        SettleIn(ack=["r"] * count).wanted()
+    assert len(SettleIn(ack=["r"] * 500).wanted()) == 500

@@ -153,7 +153,6 @@ def decoded(body: bytes, kind: type[Decoded]) -> Decoded:
         BadRequest: if it is none, or not as described.
     """
     try:
-        body.decode()
         return msgspec.json.decode(body, type=kind)
     except msgspec.ValidationError as error:
         why = _REGEX.sub('seconds, or a text such as "500ms", "30s" or "10m"', str(error))
