@@ -1,8 +1,8 @@
 """Acts: what a form of the console does. Each is one verb of `app.admin`, which checks the right.
 
 An act takes the form's fields and returns a sentence for the next page, or the job that it has
-started. The table names the right of each once more, for the pages: a form is shown only to who may
-send it; `app.admin` refuses it in any case.
+started. The table names the right of each once more: a form is shown only to who may send it, and
+done for nobody else; `app.admin` refuses it in any case.
 """
 
 from __future__ import annotations
@@ -70,7 +70,6 @@ def tune(visit: Visit, form: Form) -> str:
 def seek(visit: Visit, form: Form) -> str:
     """Moves a group to the offsets that were shown."""
     topic, group = form.exact("topic"), form.exact("group")
-    visit.require("seek")
     form.confirm(group)
     moved = visit.admin.seek(topic, group, offset=_offsets(form.exact("offsets")))
     return f"{topic}/{group} was moved in {counted(len(moved), 'slot')}."
@@ -109,7 +108,6 @@ def retry_dead(visit: Visit, form: Form) -> str | Job:
 
 def drop_dead(visit: Visit, form: Form) -> str | Job:
     """Removes dead letters for good: those chosen, or all that the page has seen."""
-    visit.require("drop")
     if not form.all("id") and form.maybe("until"):
         form.confirm(form.exact("group"))
     return _decide(visit, form, "drop")
@@ -117,7 +115,6 @@ def drop_dead(visit: Visit, form: Form) -> str | Job:
 
 def _decide(visit: Visit, form: Form, verb: Right) -> str | Job:
     topic, group = form.exact("topic"), form.exact("group")
-    visit.require(verb)
     admin = visit.admin
     decide = admin.dead_retry if verb == "retry" else admin.dead_drop
     until, cause, asked = form.maybe("until"), form.maybe("cause"), form.maybe("since")
@@ -157,7 +154,6 @@ def stop_job(visit: Visit, form: Form) -> str:
 def drop_group(visit: Visit, form: Form) -> str:
     """Deletes a group and all that it holds."""
     topic, group = form.exact("topic"), form.exact("group")
-    visit.require("drop")
     form.confirm(group)
     visit.admin.drop_group(topic, group, force=form.maybe("force") is not None)
     return f"Group {group} of topic {topic} was dropped."
@@ -181,7 +177,6 @@ def retry_outbox(visit: Visit, form: Form) -> str:
 
 def drop_outbox(visit: Visit, form: Form) -> str:
     """Removes the chosen messages from an outbox for good."""
-    visit.require("drop")
     outbox = visit.desk.outbox(form.number("outbox"))
     chosen = visit.admin.outbox_waiting(outbox, ids=_chosen(form))
     if not chosen:
@@ -213,7 +208,6 @@ def run_schedule(visit: Visit, form: Form) -> str:
 def delete_schedule(visit: Visit, form: Form) -> str:
     """Removes a schedule."""
     name = form.exact("schedule")
-    visit.require("drop")
     form.confirm(name)
     visit.admin.delete_schedule(name)
     return f"Schedule {name} is gone; its messages stay."

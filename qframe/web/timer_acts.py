@@ -34,7 +34,6 @@ def cancel_timer(visit: Visit, form: Form) -> str:
 def edit_timer(visit: Visit, form: Form) -> str:
     """Gives a timer another body, and another time if one is given; its headers and tags stay."""
     topic, key = form.exact("topic"), form.exact("key")
-    visit.require("retry")
     visit.require("body")
     at, text = form.maybe("at"), form.exact("body")
     try:
@@ -51,7 +50,6 @@ def edit_timer(visit: Visit, form: Form) -> str:
 
 def move_timers(visit: Visit, form: Form) -> Job:
     """Makes all timers that were found due at another time, or counts them."""
-    visit.require("retry")
     at, shift = form.maybe("at"), form.maybe("shift")
     moment = None if at is None else moment_of("at", at)
     topic, which, is_dry = _choice(visit, form)
@@ -67,7 +65,6 @@ def move_timers(visit: Visit, form: Form) -> Job:
 
 def cancel_timers(visit: Visit, form: Form) -> Job:
     """Removes all timers that were found, or counts them."""
-    visit.require("drop")
     topic, which, is_dry = _choice(visit, form)
     if not is_dry:
         form.confirm(topic)
