@@ -7,6 +7,8 @@ import socket
 from asyncio import StreamReader, StreamWriter
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
+from typing import Any
+from unittest.mock import MagicMock
 
 import h11
 import pytest
@@ -14,7 +16,7 @@ import uvicorn
 from starlette.types import Receive, Scope, Send
 
 from qframe.web.gateway import serving
-from qframe.web.gateway.serving import TimedConnection, bound_socket
+from qframe.web.gateway.serving import TimedConnection, TimedFlow, bound_socket
 
 HOST = b"Host: h\r\n"
 WHOLE = b"GET / HTTP/1.1\r\n" + HOST + b"\r\n"
@@ -206,3 +208,47 @@ def test_a_small_reply_is_sent_at_once() -> None:
             return bool(await found)
 
     assert asyncio.run(is_sent_at_once())
+
+
+class Later:
+    """A loop that notes what it is to call later, and a transport whose bytes nobody takes."""
+
+    def __init__(self) -> None:
+        self.planned: list[MagicMock] = []
+        self.left = 10
+        self.aborted = False
+
+    def call_later(self, _seconds: float, *_: object) -> MagicMock:
+        self.planned.append(MagicMock())
+        return self.planned[-1]
+
+    def get_write_buffer_size(self) -> int:
+        return self.left
+
+    def abort(self) -> None:
+        self.aborted = True
+
+
+def test_a_limit_ends_with_what_it_was_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    loop: Any = Later()
+    connection = TimedConnection.__new__(TimedConnection)
+    connection.loop = loop
+    connection.transport = MagicMock()
+    states = iter([h11.IDLE, h11.IDLE, h11.SEND_BODY, None])
+    monkeypatch.setattr(connection, "_awaits", lambda: next(states))
+    for _ in range(4):
+        connection._set_limit()
+    assert [each.cancel.call_count for each in loop.planned] == [1, 1]
+
+
+def test_who_takes_a_reply_in_the_end_is_watched_no_more() -> None:
+    loop: Any = Later()
+    flow = TimedFlow(loop, loop)
+    flow.pause_writing()
+    loop.left = 5
+    flow._look(10)  # something was taken
+    flow.resume_writing()
+    assert [each.cancel.call_count for each in loop.planned] == [0, 1]
+    assert not loop.aborted
+    flow._look(5)
+    assert loop.aborted
