@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from timer_acts import cancel, edit
-
 from qframe.stores.records import ChosenDead, Record, TimerSpan
 from qframe.stores.types import SlotsClosed
 from simulation.plan import Fault
@@ -118,9 +116,11 @@ class Faults:
         if not waiting:
             return
         subject = waiting[int(fault.size * len(waiting))]
-        if fault.what == "cancelled":
-            outcome = cancel(self._server, self._world.grown, subject)
-        else:
-            until_ms = self._server.now_ms() + int(fault.lasts_s * 1000)
-            outcome = edit(self._server, self._world.grown, subject, due_ms=until_ms)
+        until_ms = self._server.now_ms() + int(fault.lasts_s * 1000)
+        change = (
+            TimerChange(subject, cancels=True)
+            if fault.what == "cancelled"
+            else TimerChange(subject, due_ms=until_ms)
+        )
+        [outcome] = self._server.change_timers(self._world.grown, [change])
         self._world.log("operator", f"{subject} is {fault.what}: {outcome}")
