@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from qframe.stores.records import ChosenDead, Record, TimerSpan
+from qframe.stores.timer_change import TimerChange
 from qframe.stores.types import SlotsClosed
 from simulation.plan import Fault
 from simulation.store import Connection, Trouble
