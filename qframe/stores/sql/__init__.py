@@ -62,6 +62,7 @@ Files. Each role has the module of its name, as in the other stores. Beside them
 
     rows           `topic_ref` and `cursors` (numbers, locks), `records`, `ranges`, `migrate`
     growth         `growing`, and `copying` under its tokens
+    publishing     `marks`, by which duplicates are known
     statements     `lookups`, `named` and `padding` (many rows in one statement)
     streams        `window`, `parking` and `stream_settle`
     subjects       `heads`, `arrivals`, `sequences`, `promotions`, `hand_out`, `subject_settle`

@@ -4,22 +4,20 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from functools import lru_cache
 from itertools import compress
 from operator import attrgetter
-from typing import Final
+from typing import Final, NamedTuple
 
 from sqlalchemy import bindparam, func, select
 from typing_extensions import override
 
-from qframe.codec import batch_mark_of, series_mark
 from qframe.drivers.sql import Database, Row, Statement, Transaction
 from qframe.errors import BadBody, StoreDamaged, StoreUnavailable
 from qframe.outcomes import Outcome
 from qframe.stores.base import Publishing
 from qframe.stores.rules import due_of
 from qframe.stores.sql import arrivals as arrive
-from qframe.stores.sql import named, sequences
+from qframe.stores.sql import sequences
 from qframe.stores.sql.arrivals import Arrival
 from qframe.stores.sql.cursors import (
     groups_of,
@@ -30,10 +28,10 @@ from qframe.stores.sql.cursors import (
 )
 from qframe.stores.sql.heads import headers_text
 from qframe.stores.sql.lookups import KnownHead, known_heads
+from qframe.stores.sql.marks import Marks
 from qframe.stores.sql.notifications import notify_messages
-from qframe.stores.sql.padding import padded
 from qframe.stores.sql.role import SqlRole
-from qframe.stores.sql.schema import PER_TOPIC, HeadState, held, later, marks
+from qframe.stores.sql.schema import PER_TOPIC, HeadState, held, later
 from qframe.stores.sql.topic_ref import TopicRef
 from qframe.stores.types import Entry, SlotsClosed
 from qframe.topic import Kind, Topic
@@ -43,10 +41,6 @@ _MARK_OF: Final = attrgetter("mark")
 _SLOT_OF: Final = attrgetter("slot")
 _OPTIONS_OF: Final = attrgetter("delay_ms", "at_ms", "priority", "within_ms", "sequence")
 _PLAIN: Final = {(None, None, 0, 0, None)}
-_MARK: Final = Statement(marks.insert(), "slot mark expires")
-_FORGET: Final = Statement(
-    marks.delete().where(marks.c.slot == bindparam("at"), marks.c.mark == bindparam("m")), "at m"
-)
 _DELAY: Final = Statement(later.insert(), "slot number due id key headers body published_at")
 LAST_DELAYED: Final = Statement(
     select(func.max(later.c.number)).where(later.c.slot == bindparam("at")), "at"
@@ -57,27 +51,6 @@ _LATER: Final = Statement(
 _HELD: Final = Statement(
     select(func.count()).select_from(held).where(held.c.slot == bindparam("at")), "at"
 )
-
-
-@lru_cache(maxsize=64)
-def _marked(count: int) -> Statement:
-    names = [f"m{number}" for number in range(count)]
-    among = marks.c.mark.in_([bindparam(name) for name in names])
-    query = select(marks.c.mark, marks.c.expires)
-    return Statement(query.where(marks.c.slot == bindparam("at"), among), f"at {' '.join(names)}")
-
-
-_FOUND: Final = named.found(marks, "mark expires")
-_MARKED: Final = Statement(select(_FOUND.c.mark, _FOUND.c.expires), named.NAMES)
-
-
-@lru_cache(maxsize=16)
-def _anywhere(count: int) -> Statement:
-    """Whether any of some slots remembers a mark."""
-    names = [f"s{number}" for number in range(count)]
-    among = marks.c.slot.in_([bindparam(name) for name in names])
-    query = select(marks.c.slot).where(marks.c.mark == bindparam("m"), among).limit(1)
-    return Statement(query, f"m {' '.join(names)}")
 
 
 class SqlPublishing(SqlRole, Publishing):
@@ -107,6 +80,15 @@ def refuse_too_large(database: Database, entries: Iterable[Entry]) -> None:
             ) from None  # fmt: skip
 
 
+class _PublishInProgress(NamedTuple):
+    """One publish while it is done: where, when, and what is to be written."""
+
+    transaction: Transaction
+    ref: TopicRef
+    writes: arrive.Writes
+    now_ms: int
+
+
 def publish(
     transaction: Transaction, ref: TopicRef, entries: Sequence[Entry]
 ) -> list[Outcome | None]:
@@ -117,27 +99,24 @@ def publish(
         by_slot[slot].append(number)
     topic = ref.topic
     slot_heads = lock_open_slots(transaction, ref, by_slot)
-    if len(slot_heads) < len(by_slot):
-        for slot in [slot for slot in by_slot if slot not in slot_heads]:
-            for number in by_slot.pop(slot):
-                outcomes[number] = None
-        if not by_slot:
-            return outcomes
+    for slot in by_slot.keys() - slot_heads.keys():
+        for number in by_slot.pop(slot):
+            outcomes[number] = None
+    if not by_slot:
+        return outcomes
     groups = _locked_groups(transaction, ref, by_slot) if topic.has_subjects else []
     now_ms = transaction.now_ms()
     writes = arrive.Writes(transaction)
+    publishing = _PublishInProgress(transaction, ref, writes, now_ms)
     moved: list[Row] = []
-    taken: list[Row] = []
-    passed: list[Row] = []
-    expires_ms = now_ms + topic.dedupe_window_ms
-    unseen = _nobody_knows(transaction, ref, by_slot, entries)
+    ats = [ref.slot_number(slot) for slot in by_slot]
+    marks = Marks(transaction, ats, entries, now_ms, topic.dedupe_window_ms)
     plain = topic.slot_max_length is None and set(map(_OPTIONS_OF, entries)) == _PLAIN
     heads_of = _known_heads(transaction, ref, by_slot, groups, entries)
     for slot, numbers in by_slot.items():
         at = ref.slot_number(slot)
         chosen = [entries[each] for each in numbers]
-        if not unseen:
-            new = _not_seen(transaction, at, chosen, now_ms)
+        if (new := marks.are_new(at, chosen)) is not None:
             for each, is_new in zip(numbers, new, strict=True):
                 if not is_new:
                     outcomes[each] = Outcome.DUPLICATE
@@ -152,21 +131,17 @@ def publish(
             head += len(chosen)
         else:
             if topic.has_subjects:
-                head, results = _queue(transaction, writes, ref, slot, head, queues, chosen, now_ms)
+                head, results = _queue(publishing, slot, head, queues, chosen)
             else:
-                head, results = _append(transaction, writes, ref, slot, head, chosen, now_ms)
+                head, results = _append(publishing, slot, head, chosen)
             for each, result in zip(numbers, results, strict=True):
                 outcomes[each] = result
             if Outcome.FULL in results:
                 kept = [entries[each] for each in numbers if outcomes[each] is not Outcome.FULL]
-        taken += [(at, mark, expires_ms) for mark in set(map(_MARK_OF, kept))]
-        places = {} if unseen else _places(kept)
-        passed += [(at, mark) for mark in places]
-        taken += [(at, mark, place) for mark, place in places.items()]
+        marks.note(at, kept)
         moved.append((head, at))
     writes.flush()
-    transaction.run_many(_FORGET, passed)
-    transaction.run_many(_MARK, taken)
+    marks.flush()
     transaction.run_many(arrive.SET_HEAD, moved)
     notify_messages(transaction, ref, [at - ref.slot_number(0) for _, at in moved])
     return outcomes
@@ -206,75 +181,11 @@ def _known_heads(
     return known_heads(transaction, wanted)
 
 
-def _nobody_knows(
-    transaction: Transaction, ref: TopicRef, slots: Iterable[int], entries: Sequence[Entry]
-) -> bool:
-    """Whether all of them bear one mark, as a batch does, and none of the slots remembers it."""
-    mark = entries[0].mark if entries else ""
-    if set(map(_MARK_OF, entries)) != {mark} or mark in map(_ID_OF, entries):
-        return False
-    numbers = [ref.slot_number(slot) for slot in slots]
-    return not any(transaction.row(_anywhere(len(some)), (mark, *some)) for some in padded(numbers))
-
-
-def _not_seen(
-    transaction: Transaction, at: int, entries: Sequence[Entry], now_ms: int
-) -> list[bool]:
-    """Which entries are no duplicates."""
-    wanted: dict[str, None] = {}
-    for entry in entries:
-        wanted[entry.mark] = None
-        if entry.mark == entry.id and (batch := batch_mark_of(entry.id)):
-            wanted[batch] = None
-        if entry.series is not None:
-            wanted[series_mark(*entry.series)[0]] = None
-    known: dict[str, int] = {}
-    for mark, expires in _marks(transaction, at, list(wanted)):
-        if expires > now_ms:
-            known[mark] = expires
-        else:
-            transaction.run(_FORGET, (at, mark))
-    seen: set[str] = set()
-    results = []
-    for entry in entries:
-        named = entry.mark == entry.id
-        is_new = entry.id not in seen and entry.mark not in known
-        if is_new and named and (batch := batch_mark_of(entry.id)):
-            is_new = batch not in known
-        if is_new and entry.series is not None:
-            mark, place = series_mark(*entry.series)
-            is_new = known.get(mark, 0) < place
-            known[mark] = max(known.get(mark, 0), place)
-        results.append(is_new)
-        if is_new:
-            seen.add(entry.id)
-    return results
-
-
-def _places(entries: Iterable[Entry]) -> dict[str, int]:
-    """The marks of the series of some entries, and how far each has come."""
-    return dict(series_mark(*entry.series) for entry in entries if entry.series is not None)
-
-
-def _marks(transaction: Transaction, at: int, wanted: Sequence[str]) -> list[Row]:
-    """The given marks that a slot has, and when they expire."""
-    if transaction.takes_arrays:
-        return transaction.rows(_MARKED, ([at] * len(wanted), wanted)) if wanted else []
-    return [
-        row for some in padded(wanted) for row in transaction.rows(_marked(len(some)), (at, *some))
-    ]
-
-
 def _append(
-    transaction: Transaction,
-    writes: arrive.Writes,
-    ref: TopicRef,
-    slot: int,
-    head: int,
-    entries: list[Entry],
-    now_ms: int,
+    publishing: _PublishInProgress, slot: int, head: int, entries: list[Entry]
 ) -> tuple[int, list[Outcome]]:
     """A stream's: into the log, or aside until they are due."""
+    transaction, ref, writes, now_ms = publishing
     at = ref.slot_number(slot)
     rooms = _rooms(transaction, ref, slot, named_groups(transaction, ref), len(entries))
     fitting = entries if rooms is None else entries[: min(rooms)]
@@ -300,16 +211,11 @@ def _append(
 
 
 def _queue(
-    transaction: Transaction,
-    writes: arrive.Writes,
-    ref: TopicRef,
-    slot: int,
-    head: int,
-    queues: Mapping[int, dict[str, KnownHead]],
-    entries: list[Entry],
-    now_ms: int,
-) -> tuple[int, list[Outcome]]:
+    publishing: _PublishInProgress, slot: int, head: int,
+    queues: Mapping[int, dict[str, KnownHead]], entries: list[Entry],
+) -> tuple[int, list[Outcome]]:  # fmt: skip
     """Where subjects are queued: into the queue of every group, given by cursor."""
+    transaction, ref, writes, now_ms = publishing
     kind = ref.topic.kind
     fits = _fitting(transaction, ref, slot, queues, entries)
     at = ref.slot_number(slot)
@@ -320,15 +226,9 @@ def _queue(
         if not fits[number]:
             continue
         one = Arrival(
-            entry.subject or "",
-            due_of(entry, now_ms, kind is Kind.MERGE),
-            entry.priority,
-            entry.id,
-            entry.key,
-            headers_text(entry.headers),
-            entry.body,
-            now_ms,
-        )
+            entry.subject or "", due_of(entry, now_ms, kind is Kind.MERGE), entry.priority,
+            entry.id, entry.key, headers_text(entry.headers), entry.body, now_ms,
+        )  # fmt: skip
         if entry.sequence is None:
             released = [one]
         else:
