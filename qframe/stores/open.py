@@ -71,8 +71,8 @@ def _split(url: str, timers_db: str, namespace: str, clock: Clock) -> Store:
             "use sqlite:///file.db, postgresql+psycopg://user@host/name, "
             "or mysql+pymysql://user@host/name",
         )  # fmt: skip
+    from qframe.stores.pair import StorePair
     from qframe.stores.redis.store import RedisStore
-    from qframe.stores.split import SplitStore
 
     own_clock = None if clock is SYSTEM_CLOCK else clock
     main = RedisStore(url, namespace=namespace, clock=own_clock)
@@ -84,7 +84,7 @@ def _split(url: str, timers_db: str, namespace: str, clock: Clock) -> Store:
     except BaseException:
         main.close()
         raise
-    return cast("Store", SplitStore(main, timers))
+    return cast("Store", StorePair(main, timers))
 
 
 def _scheme(url: str) -> str:

@@ -14,8 +14,8 @@ from qframe.roster import Roster
 from qframe.schedules.records import TOPIC as SCHEDULES
 from qframe.schedules.records import next_due_ms
 from qframe.stores.base import Store
+from qframe.stores.pair import times_of
 from qframe.stores.records import TimerSpan
-from qframe.stores.split import times_of
 from qframe.telemetry.families import Family
 from qframe.topic import Topic
 

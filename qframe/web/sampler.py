@@ -24,7 +24,7 @@ from qframe.roster import Roster
 from qframe.schedules.records import GROUP, next_due_ms
 from qframe.schedules.records import TOPIC as SCHEDULES
 from qframe.stores.base import Store
-from qframe.stores.split import times_of
+from qframe.stores.pair import times_of
 from qframe.stores.types import WorkerReport
 from qframe.topic import Topic, is_internal
 

@@ -14,8 +14,8 @@ from qframe.admin.explain.words import moment
 from qframe.codec import time_of_token
 from qframe.errors import BadOption
 from qframe.stores.base import Store
+from qframe.stores.pair import times_of
 from qframe.stores.records import Found, HistoryEntry, Record, ScanPage, Sought
-from qframe.stores.split import times_of
 from qframe.topic import Kind, Topic, span_of
 
 LOOK: Final = 20_000

@@ -18,7 +18,7 @@ from qframe.topic import Topic
 
 UNCLAIMED = ""
 ELSEWHERE = "timers_db"
-"""In place of a topic's kind, where it lies in a database (`qframe.stores.split`)."""
+"""In place of a topic's kind, where it lies in a database (`qframe.stores.pair`)."""
 
 Argument = bytes | str | int
 

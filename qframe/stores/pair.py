@@ -49,7 +49,7 @@ class SignpostStore(Store, Protocol):
         """Forgets what `point_away` has done."""
 
 
-class SplitStore:
+class StorePair:
     """Passes what concerns a topic of kind `delay` to the database, and all else to Redis.
 
     Args:

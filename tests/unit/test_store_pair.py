@@ -15,7 +15,7 @@ from qframe.roster import NO_VERSION, Roster
 from qframe.stores.base import Store
 from qframe.stores.model.store import ModelStore
 from qframe.stores.open import open_store
-from qframe.stores.split import BY_TOPIC, SplitStore
+from qframe.stores.pair import BY_TOPIC, StorePair
 from qframe.stores.types import Entry
 from qframe.telemetry.store_numbers import StoreNumbers
 from qframe.topic import Topic
@@ -62,7 +62,7 @@ class Split:
     def __init__(self) -> None:
         self.main = Signed(VirtualClock())
         self.timers = ModelStore(namespace="n", clock=VirtualClock())
-        self.store = cast("Store", SplitStore(self.main, self.timers))
+        self.store = cast("Store", StorePair(self.main, self.timers))
         for topic in (EVENTS, TIMERS):
             self.store.declare(topic)
             self.store.subscribe(topic, "g")
@@ -84,7 +84,7 @@ def test_it_has_every_operation_of_a_store(split: Split) -> None:
         if not name.startswith("_") and not hasattr(split.store, name)
     ]  # fmt: skip
     assert missing == []
-    own = {name for name in vars(SplitStore) if not name.startswith("_")}
+    own = {name for name in vars(StorePair) if not name.startswith("_")}
     assert {*BY_TOPIC, *own} >= {name for name in operations if not name.startswith("_")}
 
 
