@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from typing import Any, Final, cast
+from typing import Any, Final
 
 from typing_extensions import override
 
@@ -91,16 +91,11 @@ def publish(redis: Redis, keys: SlotKeys, entries: Sequence[Entry], now: str) ->
         return [OUTCOMES[reply[0]]]
     is_one_batch = _is_one_batch(keys.topic, entries)
     repeated = set() if is_one_batch else _repeated(entries)
+    kept = entries
     if repeated:
         kept = [entry for number, entry in enumerate(entries) if number not in repeated]
-        try:
-            results = publish(redis, keys, kept, now)
-        except SlotsClosed as closed:
-            mixed = _with_repeated(entries, repeated, closed.outcomes)
-            raise SlotsClosed(redis.shown, keys.topic.name, mixed) from closed
-        return cast("list[Outcome]", _with_repeated(entries, repeated, results))
     shares: defaultdict[int, list[Entry]] = defaultdict(list)
-    for entry in entries:
+    for entry in kept:
         shares[entry.slot].append(entry)
     counts: list[list[int]] = []
 
@@ -111,6 +106,8 @@ def publish(redis: Redis, keys: SlotKeys, entries: Sequence[Entry], now: str) ->
             yield call
 
     outcomes: list[Any] = [Outcome.STORED] * len(entries)
+    for number in repeated:
+        outcomes[number] = Outcome.DUPLICATE
     cause: Refused | None = None
     try:
         replies = redis.run(calls())
@@ -125,28 +122,16 @@ def publish(redis: Redis, keys: SlotKeys, entries: Sequence[Entry], now: str) ->
             continue
         if reply.count(b"s") == len(reply):
             continue
-        numbers = iter([number for number, entry in enumerate(entries) if entry.slot == slot])
+        numbers = iter([
+            number for number, entry in enumerate(entries)
+            if entry.slot == slot and number not in repeated
+        ])  # fmt: skip
         for letter, count in zip(reply, sizes or [1] * len(reply), strict=True):
             for _ in range(count):
                 outcomes[next(numbers)] = OUTCOMES[letter]
     if cause is not None:
         raise SlotsClosed(redis.shown, keys.topic.name, outcomes) from cause
     return outcomes
-
-
-def _with_repeated(
-    entries: Sequence[Entry], repeated: set[int], outcomes: Sequence[Outcome | None]
-) -> list[Outcome | None]:
-    """Outcomes of those that are not repeated, with the others; a closed slot has none."""
-    others = iter(outcomes)
-    mixed = [
-        Outcome.DUPLICATE if number in repeated else next(others) for number in range(len(entries))
-    ]
-    closed = {entry.slot for entry, each in zip(entries, mixed, strict=True) if each is None}
-    return [
-        None if entry.slot in closed else each
-        for entry, each in zip(entries, mixed, strict=True)
-    ]  # fmt: skip
 
 
 def _repeated(entries: Sequence[Entry]) -> set[int]:
