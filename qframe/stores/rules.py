@@ -53,13 +53,13 @@ def due_of(entry: Entry, now_ms: int, merges: bool) -> int:
     return now_ms + entry.within_ms if merges else now_ms
 
 
-def subject_of_parked(key: str | None, offset: int, *, keeps_order: bool) -> str:
-    """Returns the subject of a message that leaves a stream's line.
+def subject_of_parked(key: str | None, offset: int) -> str:
+    """Returns the subject of a message that leaves the line of a stream whose group keeps order.
 
-    It is the text of its offset; where the group keeps order it is the key, behind one more `#` if
-    it is digits behind any number of `#`, so that it is no offset's text.
+    It is the key, behind one more `#` if it is digits behind any number of `#`, so that it is no
+    offset's text; that is the subject of one without a key, and of all where no order is kept.
     """
-    if key is None or not keeps_order:
+    if key is None:
         return str(offset)
     # A key of the full length has no room for it, and may share the subject of a shorter one.
     return KEYLESS + key if _LIKE_AN_OFFSET.fullmatch(key) and len(key) < MAX_KEY_BYTES else key

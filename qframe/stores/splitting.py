@@ -16,7 +16,6 @@ from qframe.errors import UnknownGroup
 from qframe.stores.base import Store
 from qframe.stores.depth import Page
 from qframe.stores.records import Position, Record, Section
-from qframe.stores.rules import subject_of_parked
 from qframe.stores.types import SlotsClosed
 from qframe.topic import Topic
 
@@ -250,8 +249,8 @@ class Splitting:
         seq, subject = record.seq, record.subject
         if not self._topic.has_subjects and seq is not None:
             seq = self._number_in(half, seq)
-            if subject == subject_of_parked(None, record.seq or 0, keeps_order=False):
-                subject = subject_of_parked(None, seq, keeps_order=False)
+            if subject == str(record.seq):  # it left the line alone
+                subject = str(seq)
         return msgspec.structs.replace(record, slot=half, seq=seq, subject=subject)
 
     def _write(self, section: Section, records: Sequence[Record]) -> None:

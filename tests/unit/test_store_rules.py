@@ -146,10 +146,10 @@ LIKE_OFFSETS = st.text("#05a", min_size=1, max_size=6)
 
 @given(st.sets(LIKE_OFFSETS), st.sets(st.integers(0, 60)))
 def test_no_two_keys_and_offsets_share_a_subject(keys: set[str], offsets: set[int]) -> None:
-    subjects = [rules.subject_of_parked(key, 7, keeps_order=True) for key in keys]
-    subjects += [rules.subject_of_parked(None, each, keeps_order=True) for each in offsets]
+    subjects = [rules.subject_of_parked(key, 7) for key in keys]
+    subjects += [rules.subject_of_parked(None, each) for each in offsets]
     assert len(set(subjects)) == len(keys) + len(offsets)
 
 
-def test_where_no_order_is_kept_a_message_stands_under_its_offset() -> None:
-    assert rules.subject_of_parked("key", 7, keeps_order=False) == "7"
+def test_a_message_without_a_key_stands_under_its_offset() -> None:
+    assert rules.subject_of_parked(None, 7) == "7"

@@ -10,7 +10,7 @@ from qframe.stores.model.state import GroupCursor, QueuedHead, StoredMessage
 
 def subject_of(cursor: GroupCursor, message: StoredMessage, offset: int) -> str:
     """The subject of a message of the log, once it leaves the line."""
-    return rules.subject_of_parked(message.key, offset, keeps_order=cursor.max_parked > 0)
+    return rules.subject_of_parked(message.key if cursor.max_parked else None, offset)
 
 
 def leave(

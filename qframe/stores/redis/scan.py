@@ -114,7 +114,7 @@ class RedisLineReader:
     def _parked(self, group: str, slot: int, messages: Sequence[Delivery]) -> dict[int, Record]:
         """The records of what is parked of the keys of some messages, by offset."""
         named = {
-            subject_of_parked(one.key, one.seq, keeps_order=True).encode()
+            subject_of_parked(one.key, one.seq).encode()
             for one in messages if one.key is not None
         }  # fmt: skip
         if not named or not self._position(group, slot).has_backlog:

@@ -131,7 +131,7 @@ def park(
 
 
 def _subject_of(row: Row) -> str:
-    return rules.subject_of_parked(row[2], row[0], keeps_order=True)
+    return rules.subject_of_parked(row[2], row[0])
 
 
 def _head(cursor: int, subject: str, row: Row, coming: Coming) -> HeadRow:

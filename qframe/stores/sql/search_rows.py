@@ -280,7 +280,7 @@ class SqlLineReader:
     def _parked(self, name: str, at: int, rows: Sequence[Row]) -> dict[int, Record]:
         """The records of what is parked of the keys of some messages, by offset."""
         keys = {row[2] for row in rows if row[2] is not None}
-        names = [rules.subject_of_parked(key, 0, keeps_order=True) for key in sorted(keys)]
+        names = [rules.subject_of_parked(key, 0) for key in sorted(keys)]
         found: dict[int, Record] = {}
         for head in whole_heads(self._transaction, {at: names}) if names else ():
             found[head.seq] = record_of_head(self._ref, name, head, self._now_ms)
