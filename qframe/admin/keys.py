@@ -69,10 +69,7 @@ class KeyAdmin(AdminRole):
         may_force = force or key in tuning.keys
         record = self._first(found, group, key, message_id)
         error = f"skipped by {context.audit.by}{f': {reason}' if reason else ''}"
-        moved = context.store.skip(
-            found, group, record.slot, record.subject or "", record.seq or 0, error,
-            force=may_force,
-        )  # fmt: skip
+        moved = context.store.skip(found, group, record.head_place, error, force=may_force)
         if moved is Moved.DOING:
             raise BadOption(
                 "key", key, f"a worker has its message {record.id} in hand",
@@ -106,8 +103,7 @@ class KeyAdmin(AdminRole):
         waiting = [each for each in self._all_first(found, group, key) if each.state == "waiting"]
         done = 0
         for each in waiting:
-            named = each.slot, each.subject or "", each.seq or 0
-            done += context.store.hasten(found, group, *named) is Moved.DONE
+            done += context.store.hasten(found, group, each.head_place) is Moved.DONE
         if done:
             ids = [each.id for each in waiting]
             context.audit.record("unblock", found, group, count=done, key=key, ids=ids)

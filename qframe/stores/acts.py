@@ -10,6 +10,7 @@ from qframe.stores.records import (
     ALL_DEAD,
     ALL_TIMERS,
     ChosenDead,
+    HeadPlace,
     MemoryPage,
     Position,
     Record,
@@ -25,22 +26,21 @@ class Unblocking(Protocol):
     """Messages that stand first for a key of a group: looked up, made due, given up.
 
     These are a subject's head where subjects are queued, and in a stream the key's messages that
-    left the line. Each is named by slot, subject and seq, so that only what was seen is changed.
+    left the line.
     """
 
     def first_of_key(self, topic: Topic, group: str, key: str, limit: int = 100) -> list[Record]:
         """The messages that stand first for a key, by slot and seq."""
 
-    def hasten(self, topic: Topic, group: str, slot: int, subject: str, seq: int) -> Moved:
+    def hasten(self, topic: Topic, group: str, place: HeadPlace) -> Moved:
         """Makes a message due now; one that is due already stays as it is.
 
         `doing`, and nothing is changed, if a worker has it; `absent` if it is not there any more.
         """
 
     def skip(
-        self, topic: Topic, group: str, slot: int, subject: str, seq: int, error: str,
-        *, force: bool = False,
-    ) -> Moved:  # fmt: skip
+        self, topic: Topic, group: str, place: HeadPlace, error: str, *, force: bool = False
+    ) -> Moved:
         """Writes a message among the dead, and lets its subject go on; returns as `hasten`.
 
         Its traceback is what it failed with before. With `force` also one that a worker has, which

@@ -27,6 +27,14 @@ class DeadPlace(NamedTuple):
         return f"{self.died_at_ms}-{self.slot}-{self.seq}"
 
 
+class HeadPlace(NamedTuple):
+    """A message that stands first, by its number too: so only what was seen is changed."""
+
+    slot: int
+    subject: str
+    seq: int
+
+
 class TimerPlace(NamedTuple):
     """Where a timer stands among those of its topic, the first in due time first.
 
@@ -150,6 +158,11 @@ class Record(msgspec.Struct, kw_only=True):
     def dead_place(self) -> DeadPlace:
         """Where a dead one stands among the dead of its group."""
         return DeadPlace(self.died_at_ms or 0, self.slot, self.seq or 0)
+
+    @property
+    def head_place(self) -> HeadPlace:
+        """Where one that stands first does so."""
+        return HeadPlace(self.slot, self.subject or "", self.seq or 0)
 
     @property
     def timer_place(self) -> TimerPlace:

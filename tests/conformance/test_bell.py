@@ -196,12 +196,12 @@ def wait_before_another(bench: Bench, topic: Topic) -> None:
 
 def hasten(bench: Bench, topic: Topic) -> None:
     [one] = bench.store.first_of_key(topic, "g", "k")
-    bench.store.hasten(topic, "g", one.slot, one.subject or "", one.seq or 0)
+    bench.store.hasten(topic, "g", one.head_place)
 
 
 def skip(bench: Bench, topic: Topic) -> None:
     [one] = bench.store.first_of_key(topic, "g", "k")
-    bench.store.skip(topic, "g", one.slot, one.subject or "", one.seq or 0, "skipped")
+    bench.store.skip(topic, "g", one.head_place, "skipped")
 
 
 MAKES_DUE: dict[str, tuple[Callable[[Bench, Topic], Any], Callable[[Bench, Topic], Any]]] = {

@@ -408,14 +408,13 @@ def test_a_skipped_head_lets_its_key_go_on(bench: Bench) -> None:
     bench.release(topic, got[1], got[2])
     [record] = bench.store.first_of_key(topic, "g", "a")
     assert (record.seq, record.state) == (0, "waiting")
-    assert record.subject is not None
-    bench.store.skip(topic, "g", 0, record.subject, 0, "skipped by hand")
+    bench.store.skip(topic, "g", record.head_place, "skipped by hand")
     got = bench.got(topic, run=1)
     assert bodies(got) == [1]
     [record] = bench.store.first_of_key(topic, "g", "a")
     assert (record.seq, record.state) == (1, "doing")
     bench.retry(topic, *got, delay_ms=10_000)
-    bench.store.hasten(topic, "g", 0, record.subject, 1)
+    bench.store.hasten(topic, "g", record.head_place)
     assert bodies(bench.got(topic)) == [1, 2]
 
 

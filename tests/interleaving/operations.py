@@ -21,7 +21,7 @@ from qframe.admin.timers import Timers
 from qframe.outcomes import Verdict
 from qframe.roster import Roster
 from qframe.stores.base import Store
-from qframe.stores.records import ChosenDead, Found, ScanPage, Sought
+from qframe.stores.records import ChosenDead, Found, HeadPlace, ScanPage, Sought
 from qframe.stores.types import LeaseRef, PullRequest, PullTerms
 from qframe.topic import Kind, Topic
 
@@ -203,22 +203,21 @@ def _drop_dead(by: Actor) -> Act:
     return lambda store, topic: store.drop_dead(topic, "g", ChosenDead(ids))
 
 
-def _standing(by: Actor) -> tuple[int, str, int]:
-    """Slot, subject and seq of a message that may stand first."""
+def _standing(by: Actor) -> HeadPlace:
+    """The place of a message that may stand first."""
     if not by.scene.standing:
-        return 0, "0", 0
-    one = by.draw.choice(by.scene.standing)
-    return one.slot, one.subject or "", one.seq or 0
+        return HeadPlace(0, "0", 0)
+    return by.draw.choice(by.scene.standing).head_place
 
 
 def _hasten(by: Actor) -> Act:
-    named = _standing(by)
-    return lambda store, topic: store.hasten(topic, "g", *named)
+    place = _standing(by)
+    return lambda store, topic: store.hasten(topic, "g", place)
 
 
 def _skip(by: Actor) -> Act:
-    named, force = _standing(by), by.draw.choice([True, False])
-    return lambda store, topic: store.skip(topic, "g", *named, "skipped", force=force)
+    place, force = _standing(by), by.draw.choice([True, False])
+    return lambda store, topic: store.skip(topic, "g", place, "skipped", force=force)
 
 
 def _report(by: Actor) -> Act:

@@ -57,7 +57,7 @@ SLIPS: Final = [
         "SQL rings no bell for what stood behind a message that is skipped",
         "stores/sql/unblock.py",
         "    heads.advance(transaction, kind, head, now_ms)\n"
-        "    notify_messages(transaction, ref, [slot])\n",
+        "    notify_messages(transaction, ref, [place.slot])\n",
         "    heads.advance(transaction, kind, head, now_ms)\n",
         conforms("bell", "postgres", "skipped"),
     ),

@@ -29,7 +29,7 @@ from qframe.message import Delivery
 from qframe.outcomes import Verdict
 from qframe.roster import LARGEST_VERSION
 from qframe.stores.bucket import DrawTerms
-from qframe.stores.records import ChosenDead, Record, Section
+from qframe.stores.records import ChosenDead, HeadPlace, Record, Section
 from qframe.stores.redis import (
     audit,
     controls,
@@ -249,10 +249,12 @@ USES: dict[str, tuple[Callable[[Any], Any], int]] = {
             r, DELAY, "a group", 0, "subject", "a subject", "a member", "a time",
         ), 0,
     ),
-    "hasten": (lambda r: unblock.hasten(r, DELAY, "a group", 0, "a subject", 7, "a time"), 0),
+    "hasten": (
+        lambda r: unblock.hasten(r, DELAY, "a group", HeadPlace(0, "a subject", 7), "a time"), 0,
+    ),
     "skip": (
         lambda r: unblock.skip(
-            r, DELAY, "a group", 0, "a subject", 7, "an error", True, "a time"
+            r, DELAY, "a group", HeadPlace(0, "a subject", 7), "an error", True, "a time"
         ), 0,
     ),
     "restore": (

@@ -9,7 +9,7 @@ from typing_extensions import override
 from qframe.drivers.redis import Redis
 from qframe.outcomes import Moved
 from qframe.stores.acts import Unblocking
-from qframe.stores.records import Record
+from qframe.stores.records import HeadPlace, Record
 from qframe.stores.redis.groups import known, require
 from qframe.stores.redis.inspect import SlotReader
 from qframe.stores.redis.keys import Argument, SlotKeys
@@ -28,15 +28,14 @@ class RedisUnblocking(RedisRole, Unblocking):
         return self._call(topic, first_of_key, group, key, limit, self._now_ms())
 
     @override
-    def hasten(self, topic: Topic, group: str, slot: int, subject: str, seq: int) -> Moved:
-        return self._call(topic, hasten, group, slot, subject, seq, self._now())
+    def hasten(self, topic: Topic, group: str, place: HeadPlace) -> Moved:
+        return self._call(topic, hasten, group, place, self._now())
 
     @override
     def skip(
-        self, topic: Topic, group: str, slot: int, subject: str, seq: int, error: str,
-        *, force: bool = False,
-    ) -> Moved:  # fmt: skip
-        return self._call(topic, skip, group, slot, subject, seq, error, force, self._now())
+        self, topic: Topic, group: str, place: HeadPlace, error: str, *, force: bool = False
+    ) -> Moved:
+        return self._call(topic, skip, group, place, error, force, self._now())
 
 
 def first_of_key(
@@ -60,34 +59,24 @@ def first_of_key(
     return found[:limit]
 
 
-def hasten(
-    redis: Redis, keys: SlotKeys, group: str, slot: int, subject: str, seq: int, now: str
-) -> Moved:
+def hasten(redis: Redis, keys: SlotKeys, group: str, place: HeadPlace, now: str) -> Moved:
     """Makes a message due now."""
-    kind = str(keys.topic.kind)
-    return _changed(redis, keys, group, slot, "hasten", now, kind, group, subject, seq)
+    return _changed(redis, keys, "hasten", group, place, now)
 
 
 def skip(
-    redis: Redis,
-    keys: SlotKeys,
-    group: str,
-    slot: int,
-    subject: str,
-    seq: int,
-    error: str,
-    force: bool,
-    now: str,
+    redis: Redis, keys: SlotKeys, group: str, place: HeadPlace, error: str, force: bool, now: str
 ) -> Moved:
     """Writes a message among the dead, and lets its subject go on."""
-    kind = str(keys.topic.kind)
-    words = (now, kind, group, subject, seq, error, int(force))
-    return _changed(redis, keys, group, slot, "skip", *words)
+    return _changed(redis, keys, "skip", group, place, now, error, int(force))
 
 
 def _changed(
-    redis: Redis, keys: SlotKeys, group: str, slot: int, script: str, *arguments: Argument
-) -> Moved:
-    [reply] = redis.run([keys.call(script, slot, *arguments)])
+    redis: Redis, keys: SlotKeys, script: str, group: str, place: HeadPlace, now: str,
+    *others: Argument,
+) -> Moved:  # fmt: skip
+    slot, subject, seq = place
+    kind = str(keys.topic.kind)
+    [reply] = redis.run([keys.call(script, slot, now, kind, group, subject, seq, *others)])
     known(redis, keys, group, reply)
     return Moved(reply.decode())

@@ -11,7 +11,7 @@ from qframe.drivers.sql import Statement, Transaction
 from qframe.outcomes import Moved
 from qframe.stores import rules
 from qframe.stores.acts import Unblocking
-from qframe.stores.records import Record
+from qframe.stores.records import HeadPlace, Record
 from qframe.stores.sql import heads
 from qframe.stores.sql.cursors import check_open, known_group, lock_group_cursors
 from qframe.stores.sql.heads import HeadRow
@@ -43,15 +43,14 @@ class SqlUnblocking(SqlRole, Unblocking):
         return self._read(topic, first_of_key, group, key, limit)
 
     @override
-    def hasten(self, topic: Topic, group: str, slot: int, subject: str, seq: int) -> Moved:
-        return self._write(topic, hasten, group, slot, subject, seq)
+    def hasten(self, topic: Topic, group: str, place: HeadPlace) -> Moved:
+        return self._write(topic, hasten, group, place)
 
     @override
     def skip(
-        self, topic: Topic, group: str, slot: int, subject: str, seq: int, error: str,
-        *, force: bool = False,
-    ) -> Moved:  # fmt: skip
-        return self._write(topic, skip, group, slot, subject, seq, error, force=force)
+        self, topic: Topic, group: str, place: HeadPlace, error: str, *, force: bool = False
+    ) -> Moved:
+        return self._write(topic, skip, group, place, error, force=force)
 
 
 def first_of_key(
@@ -71,11 +70,9 @@ def first_of_key(
     return [record_of_head(ref, group, head, now_ms) for head in found[:limit]]
 
 
-def hasten(
-    transaction: Transaction, ref: TopicRef, group: str, slot: int, subject: str, seq: int
-) -> Moved:
+def hasten(transaction: Transaction, ref: TopicRef, group: str, place: HeadPlace) -> Moved:
     """Makes a message due now."""
-    head = _locked(transaction, ref, group, slot, subject, seq)
+    head = _locked(transaction, ref, group, place)
     if head is None:
         return Moved.ABSENT
     if head.state == HeadState.DOING:
@@ -85,23 +82,16 @@ def hasten(
         head.due_ms = now_ms
         head.state, head.rank = heads.position_of(ref.topic.kind, now_ms, head.priority, now_ms)
         heads.save(transaction, head)
-        notify_messages(transaction, ref, [slot])
+        notify_messages(transaction, ref, [place.slot])
     return Moved.DONE
 
 
 def skip(
-    transaction: Transaction,
-    ref: TopicRef,
-    group: str,
-    slot: int,
-    subject: str,
-    seq: int,
-    error: str,
-    *,
+    transaction: Transaction, ref: TopicRef, group: str, place: HeadPlace, error: str, *,
     force: bool,
-) -> Moved:
+) -> Moved:  # fmt: skip
     """Writes a message among the dead, and lets its subject go on."""
-    head = _locked(transaction, ref, group, slot, subject, seq)
+    head = _locked(transaction, ref, group, place)
     if head is None:
         return Moved.ABSENT
     if head.state == HeadState.DOING and not force:
@@ -110,14 +100,15 @@ def skip(
     heads.end_dead(transaction, kind, head, now_ms, error, head.error)
     rules.end_lease(head)
     heads.advance(transaction, kind, head, now_ms)
-    notify_messages(transaction, ref, [slot])
+    notify_messages(transaction, ref, [place.slot])
     return Moved.DONE
 
 
 def _locked(
-    transaction: Transaction, ref: TopicRef, group: str, slot: int, subject: str, seq: int
+    transaction: Transaction, ref: TopicRef, group: str, place: HeadPlace
 ) -> HeadRow | None:
     """The head of that number, once its cursor is locked."""
+    slot, subject, seq = place
     cursor = lock_group_cursors(transaction, ref, group, [slot])[slot]
     if slot in ref.topic.past_slots:
         return None

@@ -195,11 +195,11 @@ def test_the_head_of_a_slot_that_was_split_is_absent(bench: Bench) -> None:
     [record] = bench.store.first_of_key(topic, "g", "k1")
     other = bench.another()
     waiting(other, 2, split)
-    assert other.hasten(topic, "g", 0, "k1", record.seq or 0) == Moved.ABSENT
+    assert other.hasten(topic, "g", record.head_place) == Moved.ABSENT
     [after] = other.latest([topic])
     assert after is not None
     [moved] = other.first_of_key(after, "g", "k1")
-    assert other.hasten(after, "g", moved.slot, "k1", moved.seq or 0) == Moved.DONE
+    assert other.hasten(after, "g", moved.head_place) == Moved.DONE
 
 
 def test_a_dead_letter_is_retried_once_where_some_slots_are_closed(bench: Bench) -> None:

@@ -10,6 +10,7 @@ from servers import RedisServer
 from qframe import Outgoing, QFrame, Topic
 from qframe.message import Delivery
 from qframe.outcomes import Moved, Settled, Verdict
+from qframe.stores.records import HeadPlace
 from qframe.stores.types import PullRequest, PullResult, PullTerms, Settlement
 
 EPOCH = f"{1:016x}"
@@ -56,7 +57,7 @@ def test_what_comes_back_before_a_long_line_is_put_in_its_place_without_writing_
         assert after == before
         assert app.admin.verify(topic) == []
 
-        assert store.hasten(topic, "g", 0, "hot", 0) == Moved.DONE
+        assert store.hasten(topic, "g", HeadPlace(0, "hot", 0)) == Moved.DONE
         handled: list[int] = []
         while some := pull(500).deliveries:
             end(some, Verdict.ACK)
