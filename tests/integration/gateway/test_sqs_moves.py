@@ -82,6 +82,15 @@ def test_all_dead_letters_are_gathered_under_their_first_ids(
     assert {one["Attributes"]["DeadLetterQueueSourceArn"] for one in found} == {f"{ARN}jobs"}
 
 
+def test_a_queue_for_dead_letters_is_one_also_between_two_looks(sqs: SqsWeb) -> None:
+    portal, book = sqs.web.portal, sqs.front.service.book
+    assert portal is not None
+    for name, is_target in (("dead", True), ("jobs", False)):
+        queue = book.queue(name)
+        found = [portal.call(sqs.front.service.gather, queue) for _ in range(2)]
+        assert found == [is_target] * 2
+
+
 def test_a_dead_letter_of_a_fifo_queue_keeps_its_group(sqs: SqsWeb) -> None:
     fifo = {"FifoQueue": "true", "ContentBasedDeduplication": "true"}
     sqs.made("dead.fifo", **fifo)
