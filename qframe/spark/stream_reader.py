@@ -210,7 +210,7 @@ def shared_out(begin: Mapping[int, int], end: Mapping[int, int], most: int) -> d
     # The smallest first, so that what they leave is known when the larger ones take theirs.
     slots.sort(key=lambda slot: (end[slot] - begin[slot], slot))
     for place, slot in enumerate(slots):
-        share = -(-left // (len(slots) - place))
+        share = left // (len(slots) - place)
         taken = min(share, end[slot] - begin[slot])
         ends[slot] += taken
         left -= taken

@@ -154,6 +154,15 @@ def _forget(scene: Scene) -> None:
     scene.end(1, 2)
 
 
+def test_signals_are_heard_as_before_once_it_has_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    numbers = (signal.SIGTERM, signal.SIGINT, signal.SIGCHLD)
+    before = [signal.getsignal(number) for number in numbers]
+    with Scene(monkeypatch).supervisor._signals():
+        assert [signal.getsignal(number) for number in numbers] != before
+    assert [signal.getsignal(number) for number in numbers] == before
+    assert signal.set_wakeup_fd(-1) == -1
+
+
 def _child(clock: VirtualClock) -> Child:
     return Child(7, command=lambda _: ["true"], environment={}, clock=clock)
 
