@@ -6,6 +6,7 @@ from typing import Final
 
 from mutants.mutant import UNIT, Mutant, conforms
 
+GATEWAY: Final = "tests/integration/gateway/"
 CHECKERS: Final = f"{UNIT}test_checkers.py -k 'redis and not cluster and not sentinel'"
 
 SLIPS: Final = [
@@ -119,5 +120,108 @@ SLIPS: Final = [
         '("lost", "slots_lost")',
         '("lost", "left")',
         UNIT + "test_meters.py",
+    ),
+    # Rights, receipts and times of the gateway.
+    Mutant(
+        "a move of SQS brings dead letters back where its client may not publish",
+        "web/gateway/sqs/move_verbs.py",
+        '            if not call.may(source.name, "publish"):\n                continue\n',
+        "",
+        GATEWAY + "test_sqs_moves.py",
+    ),
+    Mutant(
+        "a gateway that ends leaves its moves behind",
+        "web/gateway/gateway.py",
+        "        for task in self._beside:\n            task.cancel()\n"
+        "        await asyncio.gather(*self._beside, return_exceptions=True)\n",
+        "",
+        GATEWAY + "test_sqs_moves.py -k gateway_that_ends",
+    ),
+    Mutant(
+        "a client of SQS changes visibility with any right",
+        "web/gateway/sqs/message_verbs.py",
+        'call, "consume")\n        _check_visibility(',
+        'call, "any")\n        _check_visibility(',
+        GATEWAY + "test_sqs_queue_verbs.py -k each_operation",
+    ),
+    Mutant(
+        "values of attributes and tags are not escaped in XML",
+        "web/gateway/sqs/query_protocol.py",
+        'f"<{of}>{_inside(operation, inside)}</{of}></{element}>"',
+        'f"<{of}>{inside if isinstance(inside, str) else _inside(operation, inside)}'
+        '</{of}></{element}>"',
+        UNIT + "test_sqs_protocols.py",
+    ),
+    Mutant(
+        "a caller forgets what it has in hand when the file of tokens is read again",
+        "web/gateway/callers.py",
+        "                caller.client = before[name].client\n",
+        "",
+        GATEWAY + "test_rights.py -k in_hand",
+    ),
+    Mutant(
+        "a link in a mail is a program of this machine",
+        "web/access.py",
+        'return site != "same-origin"',
+        'return site not in ("same-origin", "none")',
+        UNIT + "test_web_access.py",
+    ),
+    Mutant(
+        "replies of another gateway are taken in the order of the request",
+        "web/gateway/forwarding.py",
+        "            mine.sort(key=lambda place: _IN_ORDER.index(wanted[place].verb))\n",
+        "",
+        GATEWAY + "test_forwarding.py",
+    ),
+    Mutant(
+        "a delivery is settled after its lease, before the timer has struck",
+        "web/gateway/open_group.py",
+        "        if opened.until_s <= now_s:\n            self._expire()\n        elif ",
+        "        if ",
+        UNIT + "test_open_group.py",
+    ),
+    Mutant(
+        "a client that hangs up as its messages come keeps them",
+        "web/gateway/open_group.py",
+        "if found.done() and not found.cancelled() and found.exception() is None:",
+        "if found.done() and found.cancelled():",
+        UNIT + "test_open_group.py",
+    ),
+    # Others that were seen by nobody.
+    Mutant(
+        "a leader that may have lost its slot publishes all the same",
+        "schedules/leader.py",
+        "        if self._slots is not None and not self._slots.certain():\n"
+        "            return False\n",
+        "",
+        UNIT + "test_schedule_decision.py",
+    ),
+    Mutant(
+        "ticks behind the first five hundred are never decided",
+        "schedules/decision.py",
+        "ticks[-1] if len(ticks) == MOST_AT_ONCE else horizon_ms",
+        "horizon_ms",
+        UNIT + "test_schedule_decision.py",
+    ),
+    Mutant(
+        "a supervisor that stops starts the others",
+        "runtime/process/supervisor.py",
+        "        if self._proven or self._stopping:\n",
+        "        if self._proven:\n",
+        UNIT + "test_supervising.py",
+    ),
+    Mutant(
+        "a form is not done where another act had the same fields",
+        "web/forms.py",
+        "self._sent.setdefault((act, form.identity), _Sent())",
+        "self._sent.setdefault(form.identity, _Sent())",
+        UNIT + "test_web_acts.py",
+    ),
+    Mutant(
+        "timers that were published since they were counted are changed too",
+        "web/timer_acts.py",
+        "visit.desk.app.store.now_ms() if seen_ms is None else seen_ms",
+        "visit.desk.app.store.now_ms()",
+        UNIT + "test_web_acts.py",
     ),
 ]
