@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from pyspark.sql.datasource import (
+    EqualTo,
+    GreaterThan,
+    GreaterThanOrEqual,
+    LessThan,
+    LessThanOrEqual,
+)
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 from qframe.errors import MessagesGone
 from qframe.message import Delivery
+from qframe.spark.filters import Bounds
 from qframe.spark.options import TopicAddress, read_options
 from qframe.spark.ranges import PAGE, PAGE_BYTES, Range, _fitting, read_range
 from qframe.spark.stream_reader import StreamReader, shared_out
@@ -17,6 +26,7 @@ from qframe.topic import Topic
 
 TOPIC = Topic("orders", "stream", 2)
 ALL = ReadAllAvailable()
+FOREVER = 2**63 - 1
 
 
 class LogStore:
@@ -104,6 +114,29 @@ def test_a_range_has_nothing_behind_its_end(store: LogStore) -> None:
         for offset in rows.column("offset").to_pylist()
     ]
     assert offsets == [3, 7]
+
+
+@pytest.mark.parametrize(
+    ("kind", "first", "end"),
+    [
+        (EqualTo, 5, 6), (LessThan, 0, 5), (LessThanOrEqual, 0, 6),
+        (GreaterThan, 6, FOREVER), (GreaterThanOrEqual, 5, FOREVER),
+    ],
+)  # fmt: skip
+def test_a_filter_of_offsets_leaves_what_it_says(kind: type[Any], first: int, end: int) -> None:
+    bounds = Bounds()
+    assert bounds.take([kind(("offset",), 5)]) == []
+    assert (bounds.first, bounds.end) == (first, end)
+
+
+def test_a_filter_of_times_leaves_more_than_it_says_and_is_left_to_spark() -> None:
+    bounds, moment = Bounds(), datetime(2026, 1, 1, microsecond=500, tzinfo=UTC)
+    filters: list[Any] = [
+        GreaterThanOrEqual(("published_at",), moment), LessThanOrEqual(("published_at",), moment),
+    ]  # fmt: skip
+    assert bounds.take(filters) == filters
+    ms = 1_767_225_600_000
+    assert (bounds.since_ms, bounds.until_ms) == (ms, ms + 1)
 
 
 def test_the_next_page_is_as_long_as_bodies_of_this_size_allow() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import msgspec
 import pytest
@@ -96,6 +96,25 @@ def test_who_lets_go_again_of_what_is_anothers_by_now_frees_nothing(
     mine.session.let_go(epochs)
     assert other.owns(0)
     assert not mine.owns(1)
+
+
+def test_a_member_whose_node_is_gone_frees_nothing_that_has_changed_hands_since_it_looked(
+    place: Callable[[str], Place], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mine, other = place("mine"), place("other")
+    mine.look_again()
+    epochs = mine.session.claim([0])
+    other.look_again()
+
+    def not_mine(_slots: Sequence[int]) -> frozenset[int]:
+        for path in (f"members/{mine.session._name}", "owners/0"):  # as when its session ends now
+            mine.driver.client.delete(f"/ns/t/g/{path}")
+        other.session.claim([0])
+        return frozenset()
+
+    monkeypatch.setattr(mine.session, "_not_mine", not_mine)
+    mine.session.let_go(epochs)
+    assert other.owns(0)
 
 
 def test_who_takes_a_slot_anew_is_not_freed_of_it_by_what_it_let_go_before(
