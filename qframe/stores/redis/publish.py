@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
+from itertools import islice
 from typing import Any, Final
 
 from typing_extensions import override
@@ -114,21 +115,17 @@ def publish(redis: Redis, keys: SlotKeys, entries: Sequence[Entry], now: str) ->
     except Refused as refused:
         replies, cause = refused.replies, refused
     for slot, reply, sizes in zip(shares, replies, counts, strict=True):
+        if reply is not None and reply.count(b"s") == len(reply):
+            continue
+        numbers = [number for number, entry in enumerate(entries) if entry.slot == slot]
         if reply is None:
-            outcomes = [
-                None if entry.slot == slot else outcome
-                for entry, outcome in zip(entries, outcomes, strict=True)
-            ]
+            for number in numbers:
+                outcomes[number] = None
             continue
-        if reply.count(b"s") == len(reply):
-            continue
-        numbers = iter([
-            number for number, entry in enumerate(entries)
-            if entry.slot == slot and number not in repeated
-        ])  # fmt: skip
+        following = iter([number for number in numbers if number not in repeated])
         for letter, count in zip(reply, sizes or [1] * len(reply), strict=True):
-            for _ in range(count):
-                outcomes[next(numbers)] = OUTCOMES[letter]
+            for number in islice(following, count):
+                outcomes[number] = OUTCOMES[letter]
     if cause is not None:
         raise SlotsClosed(redis.shown, keys.topic.name, outcomes) from cause
     return outcomes

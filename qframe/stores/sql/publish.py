@@ -87,6 +87,7 @@ class _PublishInProgress(NamedTuple):
     ref: TopicRef
     writes: arrive.Writes
     now_ms: int
+    is_plain: bool
 
 
 def publish(
@@ -107,11 +108,11 @@ def publish(
     groups = _locked_groups(transaction, ref, by_slot) if topic.has_subjects else []
     now_ms = transaction.now_ms()
     writes = arrive.Writes(transaction)
-    publishing = _PublishInProgress(transaction, ref, writes, now_ms)
+    is_plain = topic.slot_max_length is None and set(map(_OPTIONS_OF, entries)) == _PLAIN
+    publishing = _PublishInProgress(transaction, ref, writes, now_ms, is_plain)
     moved: list[Row] = []
     ats = [ref.slot_number(slot) for slot in by_slot]
     marks = Marks(transaction, ats, entries, now_ms, topic.dedupe_window_ms)
-    plain = topic.slot_max_length is None and set(map(_OPTIONS_OF, entries)) == _PLAIN
     heads_of = _known_heads(transaction, ref, by_slot, groups, entries)
     for slot, numbers in by_slot.items():
         at = ref.slot_number(slot)
@@ -124,16 +125,10 @@ def publish(
             chosen = list(compress(chosen, new))
         if not chosen:
             continue
-        head = slot_heads[slot]
         queues = {cursor: heads_of[cursor] for cursor in _cursors_of(ref, slot, groups)}
+        head, results = _take(publishing, slot, slot_heads[slot], queues, chosen)
         kept = chosen
-        if plain and writes.take_plain(topic, at, head, queues, chosen, now_ms):
-            head += len(chosen)
-        else:
-            if topic.has_subjects:
-                head, results = _queue(publishing, slot, head, queues, chosen)
-            else:
-                head, results = _append(publishing, slot, head, chosen)
+        if results is not None:
             for each, result in zip(numbers, results, strict=True):
                 outcomes[each] = result
             if Outcome.FULL in results:
@@ -181,11 +176,26 @@ def _known_heads(
     return known_heads(transaction, wanted)
 
 
+def _take(
+    publishing: _PublishInProgress, slot: int, head: int,
+    queues: Mapping[int, dict[str, KnownHead]], entries: list[Entry],
+) -> tuple[int, list[Outcome] | None]:  # fmt: skip
+    """Takes a slot's share; returns its next number, and the outcomes unless all are stored."""
+    topic, at = publishing.ref.topic, publishing.ref.slot_number(slot)
+    if publishing.is_plain and publishing.writes.take_plain(
+        topic, at, head, queues, entries, publishing.now_ms
+    ):
+        return head + len(entries), None
+    if topic.has_subjects:
+        return _queue(publishing, slot, head, queues, entries)
+    return _append(publishing, slot, head, entries)
+
+
 def _append(
     publishing: _PublishInProgress, slot: int, head: int, entries: list[Entry]
 ) -> tuple[int, list[Outcome]]:
     """A stream's: into the log, or aside until they are due."""
-    transaction, ref, writes, now_ms = publishing
+    transaction, ref, writes, now_ms, _ = publishing
     at = ref.slot_number(slot)
     rooms = _rooms(transaction, ref, slot, named_groups(transaction, ref), len(entries))
     fitting = entries if rooms is None else entries[: min(rooms)]
@@ -215,7 +225,7 @@ def _queue(
     queues: Mapping[int, dict[str, KnownHead]], entries: list[Entry],
 ) -> tuple[int, list[Outcome]]:  # fmt: skip
     """Where subjects are queued: into the queue of every group, given by cursor."""
-    transaction, ref, writes, now_ms = publishing
+    transaction, ref, writes, now_ms, _ = publishing
     kind = ref.topic.kind
     fits = _fitting(transaction, ref, slot, queues, entries)
     at = ref.slot_number(slot)
