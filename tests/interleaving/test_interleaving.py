@@ -28,7 +28,8 @@ LOCKED = (
     ("publish", "drop_group"), ("publish", "subscribe"), ("drop_dead", "drop_dead"),
     ("retry_dead", "retry_dead"), ("hasten", "drop_group"), ("settle", "take"),
     ("take", "drop_group"), ("subscribe", "publish"), ("sweep", "subscribe again"),
-    ("change_timers edit", "pull"), ("pull", "take"), ("drop_dead", "retry_dead"), ("skip", "settle"),
+    ("change_timers edit", "pull"), ("pull", "take"), ("drop_dead", "retry_dead"),
+    ("skip", "settle"),
     ("claim", "claim"), ("draw", "draw"), ("seek", "settle"), ("declare", "delete"),
 )  # fmt: skip
 # Where each writes what the other has read.
@@ -37,7 +38,8 @@ CONTENDED = (
     ("settle", "settle"), ("acknowledge", "pull"), ("renew", "take"), ("revoke", "drop_group"),
     ("subscribe", "subscribe"), ("subscribe", "sweep"), ("drop_group", "publish"),
     ("drop_group", "subscribe again"), ("sweep", "subscribe"), ("seek", "take"),
-    ("retry_dead", "drop_group"), ("change_timers edit", "settle"), ("change_timers cancel", "publish"),
+    ("retry_dead", "drop_group"), ("change_timers edit", "settle"),
+    ("change_timers cancel", "publish"),
     ("heartbeat", "leave"), ("tune", "tune"), ("declare", "publish"),
     ("admin.dead_retry", "drop_dead"), ("admin.seek", "publish"), ("timers.move", "settle"),
     ("skip", "skip"), ("hasten", "pull"), ("admin.unblock", "settle"),
