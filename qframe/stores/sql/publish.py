@@ -113,7 +113,7 @@ def publish(
     moved: list[Row] = []
     ats = [ref.slot_number(slot) for slot in by_slot]
     marks = Marks(transaction, ats, entries, now_ms, topic.dedupe_window_ms)
-    heads_of = _known_heads(transaction, ref, by_slot, groups, entries)
+    heads_of = _known_heads(transaction, ref, by_slot, groups, entries) if groups else {}
     for slot, numbers in by_slot.items():
         at = ref.slot_number(slot)
         chosen = [entries[each] for each in numbers]
@@ -170,7 +170,7 @@ def _known_heads(
 ) -> dict[int, dict[str, KnownHead]]:
     """The heads of the entries' subjects, in the queues of all slots and groups."""
     wanted: dict[int, list[str]] = {}
-    for slot, numbers in by_slot.items() if groups else ():
+    for slot, numbers in by_slot.items():
         names = list({entries[each].subject or "" for each in numbers})
         wanted |= dict.fromkeys(_cursors_of(ref, slot, groups), names)
     return known_heads(transaction, wanted)
