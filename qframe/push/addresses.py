@@ -125,7 +125,7 @@ def _within(address: Address) -> list[Any]:
     """The addresses of IPv4 that one of IPv6 stands for."""
     if isinstance(address, ipaddress.IPv4Address):
         return []
-    found = [address.ipv4_mapped, *(address.teredo or ())]
+    found = [address.ipv4_mapped]
     if any(address in network for network in _WRAPPING):
         found.append(ipaddress.IPv4Address(int(address) & _LAST_32_BITS))
     return [each for each in found if each is not None]

@@ -57,7 +57,8 @@ def checked(resolve: Resolve) -> CheckedAddresses:
         "100.64.0.1", "0.0.0.0", "255.255.255.255", "224.0.0.1", "198.18.0.1", "::1", "::",
         "fe80::1", "fe80::1%eth0", "fc00::1", "ff02::1", "::ffff:10.0.0.1", "::ffff:127.0.0.1",
         "64:ff9b::a00:1", "2002:a00:1::", "2002:7f00:1::1", "64:ff9b:1::a00:1", "fec0::1",
-        "::127.0.0.1", "::ffff:0:10.0.0.1", "2002:808:808::1",
+        "::127.0.0.1", "::ffff:0:10.0.0.1", "2002:808:808::1", "10.0.0.1%eth0",
+        "2001:0:4136:e378:8000:63bf:3fff:fdd2", "2001:0:808:808::f7f7:f7f7",
     ],
 )  # fmt: skip
 def test_addresses_that_are_not_of_the_internet(address: str) -> None:
@@ -122,6 +123,7 @@ def test_a_lookup_that_takes_all_the_time_leaves_none_for_connecting() -> None:
         (f"https://{'a' * 64}.example/", "no URL"), ("https://shop.example:0/", "no URL"),
         ("https://[::1/", "no URL"), ("http://shop.example/hook", "read on their way"),
         ("https://me:secret@shop.example/", "has a user in it"),
+        ("https://me@shop.example/", "has a user in it"),
         ("https://127.0.0.1/", "not a public address"), ("https://[::1]/", "not a public address"),
         ("https://localhost/", "not a public address"),
         ("https://LOCALHOST./", "not a public address"),

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import signal
-from collections.abc import Callable
+import socket
+import threading
+from collections.abc import Callable, Iterator
 from types import SimpleNamespace
 from typing import Any
 
 import msgspec
 import pytest
+from eventually import eventually
 
 from qframe.clock import VirtualClock
 from qframe.errors import WorkerFailed
@@ -17,7 +21,9 @@ from qframe.runtime.process import supervisor as module
 from qframe.runtime.process.child import HEALTHY_S, Child
 from qframe.runtime.process.health import Health
 from qframe.runtime.process.outage import QUIET_S, Outage
+from qframe.runtime.process.probes import Systemd
 from qframe.runtime.process.supervisor import Supervisor
+from qframe.runtime.process.supervisor_pipe import SupervisorPipe
 
 
 class FakeChild:
@@ -215,3 +221,78 @@ def test_an_outage_is_over_once_no_part_has_missed_the_store_for_a_while() -> No
     assert back == []
     pass_time(1)
     assert back == [QUIET_S + 9]
+
+
+class PipeEnds:
+    """A worker's end of its pipe, and the supervisor's."""
+
+    def __init__(self) -> None:
+        self.ours, theirs = socket.socketpair()
+        self.ours.setblocking(False)
+        self.fd = theirs.detach()
+        os.set_inheritable(self.fd, True)  # as the supervisor has handed it down
+        self.lost: list[str] = []
+        self.pipe = SupervisorPipe(
+            self.fd, on_lost=lambda: self.lost.append(""), on_failure=lambda *_: None
+        )
+
+    def said(self) -> bytes:
+        try:
+            return self.ours.recv(1000)
+        except BlockingIOError:
+            return b""
+
+
+@pytest.fixture
+def ends() -> Iterator[PipeEnds]:
+    made = PipeEnds()
+    yield made
+    made.pipe.close()
+    made.ours.close()
+
+
+def test_the_first_word_of_a_worker_is_that_it_serves(ends: PipeEnds) -> None:
+    ends.pipe.report(Health(state="starting"))
+    assert ends.said() == b""
+    ends.pipe.ready()
+    ends.pipe.report(Health(state="serving"))
+    assert ends.said().startswith(b"ready\n{")
+
+
+def test_a_worker_waits_for_no_supervisor_that_does_not_read(ends: PipeEnds) -> None:
+    ends.pipe.ready()
+    health = Health(state="serving", faults=["x" * 10_000])
+
+    def report() -> None:
+        for _ in range(1000):
+            ends.pipe.report(health)
+
+    reporting = threading.Thread(target=report, daemon=True)
+    reporting.start()
+    reporting.join(20)
+    assert not reporting.is_alive()
+
+
+def test_what_a_worker_starts_does_not_keep_its_pipe(ends: PipeEnds) -> None:
+    assert not os.get_inheritable(ends.fd)
+
+
+@pytest.mark.parametrize("dies", [True, False])
+def test_a_supervisor_is_lost_where_it_dies_and_not_where_the_worker_stops(
+    ends: PipeEnds, dies: bool
+) -> None:
+    ends.pipe.start()
+    if dies:
+        ends.ours.close()
+        eventually(lambda: ends.lost)
+    ends.pipe.stop(5)
+    assert len(ends.lost) == dies
+
+
+def test_systemd_may_listen_at_a_name_that_is_no_file() -> None:
+    name = f"qframe-{os.getpid()}"
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
+        manager.settimeout(10)
+        manager.bind(f"\0{name}")
+        Systemd({"NOTIFY_SOCKET": f"@{name}"}).tell(Health(state="serving", ready=True))
+        assert manager.recv(100) == b"READY=1"

@@ -170,6 +170,41 @@ def test_a_claim_whose_answer_was_lost_is_found_again_under_the_same_epoch(
     assert int(epochs[0], 16) == mine.driver.client.exists("/ns/t/g/owners/0").czxid
 
 
+def test_after_a_cut_slots_that_are_anothers_by_now_are_lost(
+    place: Callable[[str], Place], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mine, other = place("mine"), place("other")
+    mine.look_again()
+    epochs = mine.session.claim([0, 1])
+    with monkeypatch.context() as cut:
+        cut.setattr(ZooKeeper, "connected", False)
+        mine.session.note_state()
+    mine.driver.client.delete("/ns/t/g/owners/0")
+    other.session.claim([0])
+    view = mine.session.look(epochs)
+    assert view is not None
+    assert view.lost == {0}
+
+
+def test_what_could_not_be_read_is_read_by_the_next_look(
+    place: Callable[[str], Place], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mine = place("mine")
+    mine.look_again()
+
+    def read(_now_s: float) -> frozenset[int]:
+        raise CoordinatorUnavailable("zookeeper", "the connection is lost")
+
+    with monkeypatch.context() as cut:
+        cut.setattr(mine.session, "_read", read)
+        mine.session._on_watch(None)
+        with pytest.raises(CoordinatorUnavailable):
+            mine.session.look(NOBODY)
+    view = mine.session.look(NOBODY)
+    assert view is not None
+    assert view.wanted == {0, 1, 2, 3}
+
+
 def test_a_sign_of_life_is_counted_from_when_it_was_sent(place: Callable[[str], Place]) -> None:
     mine = place("mine")
     mine.session._client = Late(mine.driver.client).after(
@@ -280,3 +315,25 @@ def test_all_slots_of_a_dead_neighbour_are_freed_also_one_that_is_closing(
     mine.session.share(stored.topic)
     mine.look_again()
     assert mine.driver.client.get_children("/ns/t/g/owners") == []
+
+
+@pytest.mark.parametrize("retires", [True, False])
+def test_of_a_dead_neighbour_the_slots_that_others_have_are_theirs(
+    place: Callable[[str], Place], monkeypatch: pytest.MonkeyPatch, *, retires: bool
+) -> None:
+    """A retiring member still has slots that the plan has given to others."""
+    mine, other, third = place("mine"), place("other"), place("third")
+    planned = {"members": [other.session._name], "slots": [0, 0, 0, 0]}
+    mine.driver.client.set("/ns/t/g/plan", msgspec.json.encode(planned))
+    other.session.claim([0, 1])
+    third.session.claim([2, 3])
+    if retires:
+        other.session.retire()
+        mine.look_again()
+    monkeypatch.setattr(
+        "qframe.coordination.zookeeper_session.is_dead", lambda worker: worker == "other"
+    )
+    mine.look_again()
+    assert sorted(mine.driver.client.get_children("/ns/t/g/owners")) == ["2", "3"]
+    assert third.owns(2)
+    assert third.owns(3)

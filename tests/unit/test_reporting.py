@@ -1,0 +1,147 @@
+"""What a worker's loops do in their time: reports, settings, sweeps."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+from unittest.mock import MagicMock
+
+import pytest
+
+from qframe.clock import VirtualClock
+from qframe.errors import BadOption
+from qframe.events import Events
+from qframe.options.report import ConsumerReport
+from qframe.options.tuning import STACKS_S, Tuning
+from qframe.runtime.process import sweeper as module
+from qframe.runtime.process.live_settings import LiveSettings, SettingsPoller
+from qframe.runtime.process.reporter import EVERY_S, Reporter
+from qframe.runtime.process.sweeper import LOOK_EVERY_S, STEP, Sweeper
+from qframe.topic import Topic
+
+TOPIC = Topic("orders", slots=1)
+
+
+class Reports:
+    """A worker's reporter, and how often it has written, with stacks or without."""
+
+    def __init__(self) -> None:
+        self.clock = VirtualClock()
+        self.written: list[bool] = []
+        self.asked: list[bool] = []
+        store = MagicMock()
+        store.now_ms = self.clock.now_ms
+        store.report = lambda *_: self.written.append(self.asked[-1])
+        consumer = MagicMock(group="g")
+        consumer.report = self._report
+        self.reporter = Reporter(
+            worker="w", consumers=[(TOPIC, consumer)], store=store, clock=self.clock
+        )
+
+    def _report(self, *, with_stacks: bool) -> ConsumerReport:
+        self.asked.append(with_stacks)
+        return ConsumerReport(max_attempts=16)
+
+    def after(self, seconds: float, tuning: Tuning | None = None) -> int:
+        """How often it has written by then."""
+        self.clock.advance(round(seconds * 1000))
+        self.reporter.report([tuning or Tuning()])
+        return len(self.written)
+
+
+def test_what_has_not_changed_is_reported_every_ten_seconds() -> None:
+    reports = Reports()
+    assert [reports.after(0), reports.after(EVERY_S - 1), reports.after(1)] == [1, 1, 2]
+
+
+def test_stacks_are_told_until_the_stores_clock_says_so_and_a_minute_at_most() -> None:
+    for left_s, until_s in ((5.0, 5.0), (10**6, STACKS_S)):
+        reports = Reports()
+        asks = Tuning(stacks_until_ms=reports.clock.now_ms() + round(left_s * 1000))
+        reports.after(0, asks)
+        reports.after(until_s - 1, asks)
+        assert reports.written == [True, True]
+        reports.after(1, asks)
+        assert reports.asked[-1] is False
+
+
+def test_a_setting_that_no_consumer_can_have_gives_way_to_the_code() -> None:
+    events, told = Events(), []
+    events.listen(lambda name, _: told.append(name))
+    consumer = MagicMock(topic="orders", group="g")
+
+    def refuse(value: object) -> None:
+        if value is not None:
+            raise BadOption("threads", value, "there are too many", "use fewer")
+
+    consumer.executor.resize.side_effect = consumer.flow.set_rate.side_effect = refuse
+    LiveSettings(consumer, events).apply({"threads": "5", "rate": "5/s"})
+    for setting in (consumer.executor.resize, consumer.flow.set_rate):
+        assert [call.args[0] is None for call in setting.call_args_list] == [False, True]
+    assert told.count("tuning.ignored") == 2
+
+
+def test_a_worker_that_stops_applies_no_settings_any_more() -> None:
+    consumer, store = MagicMock(topic="orders", group="g"), MagicMock()
+    store.tunings.return_value = [{"threads": "3"}]
+    store.latest.return_value = []
+    poller = SettingsPoller(
+        consumers=[(TOPIC, consumer)], store=store, reporter=MagicMock(), clock=VirtualClock(),
+        events=Events(), on_failure=lambda *_: None,
+    )  # fmt: skip
+    poller._stopping.set()
+    poller._poll()
+    consumer.executor.resize.assert_not_called()
+
+
+class Turns:
+    """A stop event that lets a service wait so often."""
+
+    def __init__(self, count: int) -> None:
+        self.left = count
+
+    def wait(self, _seconds: float) -> bool:
+        self.left -= 1
+        return self.left < 0
+
+    def is_set(self) -> bool:
+        return False
+
+
+def _sweeper(store: Any, turns: int) -> Sweeper:
+    made = Sweeper(topics=[TOPIC], store=store, owned=lambda *_: (), on_failure=lambda *_: None)
+    made._stopping = Turns(turns)  # type: ignore[assignment]
+    return made
+
+
+def test_a_topic_of_which_nothing_is_to_be_removed_is_swept_less_and_less_often() -> None:
+    store, at = MagicMock(), []
+    store.latest.return_value = [None]
+    made = _sweeper(store, 150)
+
+    def sweep(*_: object) -> int:
+        at.append((150 - made._stopping.left) * LOOK_EVERY_S)  # type: ignore[attr-defined]
+        return 0
+
+    store.sweep.side_effect = sweep
+    made.run()
+    assert at == [30, 90, 210, 450, 930, 1410]
+
+
+def test_a_sweep_goes_on_while_its_steps_are_full() -> None:
+    store = MagicMock()
+    store.sweep.side_effect = [STEP, STEP, 3]
+    assert _sweeper(store, 10)._sweep(TOPIC) == 2 * STEP + 3
+
+
+@pytest.mark.parametrize(("until_ms", "finished"), [(1001, 0), (1000, 1)])
+def test_a_growth_is_finished_once_its_process_has_been_silent(
+    monkeypatch: pytest.MonkeyPatch, until_ms: int, finished: int
+) -> None:
+    doubling, store = MagicMock(), MagicMock()
+    monkeypatch.setattr(module, "Doubling", doubling)
+    store.now_ms.return_value = 1000
+    growth = SimpleNamespace(target=2, until_ms=until_ms)
+    store.latest.return_value = [SimpleNamespace(name="orders", growth=growth)]
+    _sweeper(store, 1).finish_growths()
+    assert doubling.call_count == finished
