@@ -57,8 +57,11 @@ class EffectsTable:
                 "engine", engine.dialect.name, "checkers do not support this database",
                 "use SQLite, PostgreSQL, MySQL or MariaDB",
             )  # fmt: skip
-        database = engine.url.database or ""
-        if self.dialect == "sqlite" and (database in ("", ":memory:") or "mode=memory" in database):
+        in_memory = (
+            engine.url.database in (None, "", ":memory:", "file::memory:")
+            or engine.url.query.get("mode") == "memory"
+        )
+        if self.dialect == "sqlite" and in_memory:
             raise BadOption(
                 "engine", str(engine.url), "a database in memory is lost with its process",
                 "use a file: sqlite:///shop.db",
