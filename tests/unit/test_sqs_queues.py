@@ -70,6 +70,12 @@ def test_a_name_that_no_queue_may_have_is_refused(name: str, is_fifo: bool) -> N
         checked_queue_name(name, is_fifo=is_fifo)
 
 
+def test_an_arn_of_this_place_names_a_queue() -> None:
+    assert PLACE.named_by(PLACE.arn("orders.fifo")) == "orders.fifo"
+    for arn in (PLACE.arn("\ud800"), PLACE.arn("a b"), PLACE.arn(""), "arn:aws:sqs:mars:1:orders"):
+        assert PLACE.named_by(arn) is None
+
+
 def test_attributes_are_kept_as_they_are_shown() -> None:
     policy = '{"deadLetterTargetArn":"arn","maxReceiveCount":"3"}'
     given = {

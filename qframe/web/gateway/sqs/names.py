@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
+from contextlib import suppress
 from typing import Final, NamedTuple
 from urllib.parse import unquote, urlsplit
 
-from qframe.topic import INTERNAL, Topic
+from qframe.errors import BadInput
+from qframe.topic import INTERNAL, Topic, checked_name
 from qframe.web.gateway.sqs.refusals import invalid_value, no_queue
 
 FIFO: Final = ".fifo"
@@ -36,9 +38,11 @@ class Place(NamedTuple):
         return f"{base}/{self.account}/{queue}"
 
     def named_by(self, arn: str) -> str | None:
-        """The name of the queue that an ARN of this place names; None if it is no such ARN."""
+        """The name that an ARN of this place has for a queue; None if no queue can have it."""
         start = self.arn("")
-        return arn.removeprefix(start) if arn.startswith(start) else None
+        with suppress(BadInput):
+            return checked_name(arn.removeprefix(start), "queue") if arn.startswith(start) else None
+        return None
 
 
 def checked_queue_name(name: str, *, is_fifo: bool) -> str:
