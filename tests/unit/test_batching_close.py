@@ -385,3 +385,43 @@ say("status", status, "parent", os.getpid())
         remedy, remedy, "left in the child []", "child [3]", f"processed {pid} [1]",
         f"status 7 parent {pid}",
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize("verb", ["put", "add"])
+def test_what_came_in_as_a_signal_struck_is_processed(
+    monkeypatch: pytest.MonkeyPatch, verb: str
+) -> None:
+    seen = Seen()
+    with Flusher("struck", 10, "1h", 100, 1, seen.process) as flusher:
+        take_in = flusher._gathering.add
+
+        def strike(*given: Any) -> bool:
+            take_in(*given)
+            raise KeyboardInterrupt
+
+        with monkeypatch.context() as signal:
+            signal.setattr(flusher._gathering, "add", strike)
+            with pytest.raises(KeyboardInterrupt):
+                getattr(flusher, verb)(1)
+        eventually(lambda: not flusher.waiting)
+
+
+def test_one_that_has_not_ended_in_time_is_waited_for_at_the_end_of_the_program(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    forgotten: list[object] = []
+    monkeypatch.setattr("atexit.unregister", forgotten.append)
+    begun, go_on = threading.Event(), threading.Event()
+
+    def process(_items: list[int]) -> None:
+        begun.set()
+        go_on.wait(20)
+
+    executor = BatchExecutor("slow", 1, process, 1)
+    executor.put(1)
+    begun.wait(20)
+    executor.close(0)
+    assert forgotten == []
+    go_on.set()
+    executor.close()
+    assert len(forgotten) == 1
