@@ -235,7 +235,8 @@ def servers_of(url: str) -> tuple[RedisServers, str]:
                 for name, value in options.items() if name.startswith("s")
             }  # fmt: skip
             made: type[Sentinel] = Sentinels  # redis-py has no types of its making
-            sentinel = made(places, sentinel_kwargs={**own, "protocol": 2})
+            own |= {"protocol": 2, "retry": options["retry"]}  # else each is asked four times
+            sentinel = made(places, sentinel_kwargs=own)
             of_primary = {
                 name: value for name, value in options.items() if not name.startswith(OF_SENTINELS)
             }

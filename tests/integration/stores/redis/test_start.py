@@ -255,6 +255,18 @@ def test_a_name_that_no_sentinel_knows_is_told_from_sentinels_that_are_away(
             open_store(f"{url},localhost:{free_port()}/other").now_ms()
 
 
+def test_a_sentinel_that_says_nothing_is_asked_once_before_another_is() -> None:
+    """Asked again and again with pauses, as redis-py does, it holds a failover up by seconds."""
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        url = f"redis+sentinel://127.0.0.1:{silent.getsockname()[1]}/primary?socket_timeout=0.2"
+        with pytest.raises(StoreUnavailable, match="no Sentinel can be asked"):
+            open_store(url).now_ms()
+        silent.setblocking(False)
+        silent.accept()[0].close()
+        with pytest.raises(BlockingIOError):  # it was asked no second time
+            silent.accept()
+
+
 @pytest.mark.parametrize(
     ("scheme", "path"),
     [("redis", ""), ("redis+cluster", ""), ("redis+sentinel", "/primary")],
