@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import NamedTuple, Protocol
+from collections.abc import Collection, Sequence
+from typing import NamedTuple
 
 from qframe.codec import KEYLESS
 from qframe.outcomes import Moved
 from qframe.topic import Topic
-
-
-class _Head(Protocol):
-    due_ms: int
 
 
 class TimerChange(NamedTuple):
@@ -45,9 +41,9 @@ def slots_of(topic: Topic, subject: str, seen: int | None = None) -> Sequence[in
     return topic.all_slots if seen is None or seen not in topic.all_slots else (seen,)
 
 
-def outcome_of(change: TimerChange, found: Iterable[_Head], *, is_held: bool) -> Moved:
-    """The outcome of changing a subject with these heads; `is_held`: one is handed out."""
+def outcome_of(change: TimerChange, due: Collection[int], *, is_held: bool) -> Moved:
+    """The outcome of changing a subject whose heads are `due`; `is_held`: one is handed out."""
     if is_held:
         return Moved.DOING
-    is_meant = any(change.if_due_ms in (None, head.due_ms) for head in found)
+    is_meant = bool(due) if change.if_due_ms is None else change.if_due_ms in due
     return Moved.DONE if is_meant else Moved.ABSENT

@@ -63,8 +63,8 @@ def find(
 def change_timer(state: TopicState, change: TimerChange, now_ms: int, by: str | None) -> Moved:
     """Edits a subject, or takes it out, for every group."""
     found = find(state, change.subject, change.slot)
-    heads = [head for *_, head in found]
-    outcome = outcome_of(change, heads, is_held=any(head.in_doing for head in heads))
+    is_held = any(head.in_doing for *_, head in found)
+    outcome = outcome_of(change, [head.due_ms for *_, head in found], is_held=is_held)
     if outcome is not Moved.DONE:
         return outcome
     words = None if change.cancels else changes_of(change.due_ms, change.body)

@@ -45,8 +45,8 @@ def _anywhere(count: int) -> Statement:
     return Statement(query, f"m {' '.join(names)}")
 
 
-class Marks:
-    """What the slots of a publish remember, and are to remember from then on.
+class PublishMarks:
+    """The marks that the slots of a publish remember, and those that they are to remember.
 
     Args:
         transaction: the publish's.

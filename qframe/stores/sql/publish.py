@@ -28,7 +28,7 @@ from qframe.stores.sql.cursors import (
 )
 from qframe.stores.sql.heads import headers_text
 from qframe.stores.sql.lookups import KnownHead, known_heads
-from qframe.stores.sql.marks import Marks
+from qframe.stores.sql.marks import PublishMarks
 from qframe.stores.sql.notifications import notify_messages
 from qframe.stores.sql.role import SqlRole
 from qframe.stores.sql.schema import PER_TOPIC, HeadState, held, later
@@ -112,7 +112,7 @@ def publish(
     publishing = _PublishInProgress(transaction, ref, writes, now_ms, is_plain)
     moved: list[Row] = []
     ats = [ref.slot_number(slot) for slot in by_slot]
-    marks = Marks(transaction, ats, entries, now_ms, topic.dedupe_window_ms)
+    marks = PublishMarks(transaction, ats, entries, now_ms, topic.dedupe_window_ms)
     heads_of = _known_heads(transaction, ref, by_slot, groups, entries) if groups else {}
     for slot, numbers in by_slot.items():
         at = ref.slot_number(slot)

@@ -119,7 +119,7 @@ def change_timers(
         some = [head for slot in slots_of(ref.topic, subject, change.slot)
                 for head in found.get((slot, subject), ())]  # fmt: skip
         is_held = any(head.state == HeadState.DOING for head in some)
-        outcomes.append(outcome_of(change, some, is_held=is_held))
+        outcomes.append(outcome_of(change, [head.due_ms for head in some], is_held=is_held))
         if outcomes[-1] is not Moved.DONE:
             continue
         words = None if change.cancels else changes_of(change.due_ms, change.body)

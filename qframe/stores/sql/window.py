@@ -76,7 +76,7 @@ def _next_rows(
 ) -> list[Row]:
     """The next rows of the line, from the caller's position on where that is behind.
 
-    What the caller has not received is sent again. What is `full` is read no further.
+    Sends again the part that the caller has not received. A line that is `full` is read no further.
     """
     transaction, at = pulling.transaction, pulling.ref.slot_number(ask.slot)
     rows: list[Row] = []
@@ -151,7 +151,7 @@ def revoke(
 
 
 def _unsettled(transaction: Transaction, ref: TopicRef, cursor: CursorRow, start: int) -> list[Row]:
-    """What is unsettled in the window, from an offset on.
+    """The unsettled part of the window, from an offset on.
 
     Behind one slow message there may be millions that are settled: they are not read.
     """
