@@ -11,6 +11,7 @@ is not, or cannot be asked, and with 2 if the command is spelt wrong.
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import signal
@@ -45,9 +46,13 @@ def main() -> None:
         sys.exit(run(**options))
     if os.getpid() == 1:  # the kernel ends no container's first process that has not asked for it
         signal.signal(signal.SIGTERM, lambda number, _: os._exit(128 + number))
+    gc.disable()
     try:
         from qframe.cli.main import main as all_commands
 
+        # All of this stays to the end: whoever looked for garbage in it would find none each time.
+        gc.freeze()
+        gc.enable()
         all_commands()
     except KeyboardInterrupt:  # while it loads; a command has its own words for it
         sys.exit(130)

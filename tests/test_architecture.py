@@ -221,6 +221,16 @@ def test_a_process_loads_the_libraries_that_it_uses_and_no_other(
     assert "sqlalchemy.orm" not in loaded
 
 
+def test_a_command_looks_for_no_garbage_among_what_it_has_loaded(tmp_path: Path) -> None:
+    told = "import gc; print(gc.isenabled(), gc.get_freeze_count() > 10_000)"
+    said = subprocess.run(
+        [sys.executable, "-c", COMMAND.format(["--version"]) + told],
+        capture_output=True, text=True, check=True, cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+    )  # fmt: skip
+    assert said.stdout.split() == ["True", "True"]
+
+
 FIRST_PARTS = """
 app batching clock codec coordination current errors events forks growth hooks idempotency identity
 locks message models open_files options outbox outcomes producing redaction retry roster runtime
