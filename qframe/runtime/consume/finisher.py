@@ -66,9 +66,8 @@ class Finisher:
         self._options, self._policy = options, policy
         self._first = policy if isinstance(policy, SettleFirst) else None
         self._order, self._flow, self._time_limit = order, flow, time_limit
-        self._in_flight, self._slots = in_flight, slots
+        self._in_flight, self._slots, self._extend = in_flight, slots, extend
         self._failures = FailureHandler(context, options=options, on_failed=flow.failed)
-        self._extend = extend
         self.executor: Executor
         self.acks: ManualAcks = ManualAcks(lambda one: call_later(partial(self.leaked, one)))
         self._joins_batches = policy.is_joint and options.batch is not None
@@ -92,6 +91,7 @@ class Finisher:
         """Acknowledges deliveries and frees their lanes; returns what may go on."""
         if not deliveries:
             return []
+        self.acks.end_child()
         if self._first is not None:
             self._forget(self._first, deliveries)
         else:
@@ -100,6 +100,7 @@ class Finisher:
 
     def end(self, unit: list[Attempt], error: BaseException | None, later: Later = None) -> Ended:
         """Ends what a handler was called with; `later` gets what is to be finished."""
+        self.acks.end_child(error)
         error = self._outcome(unit, error)
         try:
             if error is not None:
@@ -308,9 +309,8 @@ class Finisher:
         self._policy.let_go(waiting)
         for attempt in waiting:
             self.free(attempt.delivery)
-        for delivery in gone:
-            if self.acks.let_go(delivery):
-                self.free(delivery)
+        for delivery in filter(self.acks.let_go, gone):
+            self.free(delivery)
 
     def _forget(self, first: SettleFirst, deliveries: list[Delivery]) -> None:
         """Handlers of what was settled first have ended: its slots may be given to others now."""

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import sys
 import threading
+import traceback
 import weakref
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
@@ -134,6 +137,15 @@ class ManualAcks:
     def _begin_anew(self) -> None:
         """Leaves all to the parent, in the child of a fork."""
         self.guard, self._is_parents = threading.Lock(), True
+
+    def end_child(self, error: BaseException | None = None) -> None:
+        """Ends the child of a fork that has come back from a handler: the parent goes on alone."""
+        if self._is_parents:
+            if error is not None:
+                traceback.print_exception(error)
+            for stream in (sys.stdout, sys.stderr):
+                stream.flush()
+            os._exit(error is not None)
 
     def _check_process(self) -> None:
         if self._is_parents:

@@ -13,6 +13,7 @@ from typing import Final, Protocol, TypeVar
 
 from qframe.clock import Clock
 from qframe.current import HOLDER
+from qframe.forks import Forks
 from qframe.message import Delivery
 from qframe.options.report import HandlerStack
 from qframe.runtime.executors.run_worker import RunWorker
@@ -108,6 +109,7 @@ class ThreadExecutor:
             wake_workers=self._wake_workers, monitor=self._monitor,
             wake_monitor=self._awake.set, clock=clock, on_failure=on_failure,
         )  # fmt: skip
+        Forks.add(self._begin_anew)
 
     @property
     def size(self) -> int:
@@ -247,6 +249,11 @@ class ThreadExecutor:
                 worker.works = False
                 self._taken -= 1
                 self._place_left.notify_all()
+
+    def _begin_anew(self) -> None:
+        """Leaves what is to be handled to the parent, in the child of a fork."""
+        for worker in self._workers():
+            worker.run.clear()
 
     def _workers(self) -> list[RunWorker]:
         return [*self._threads.workers, self._kept]

@@ -159,5 +159,63 @@ app.close()
 """
 
 
+# Handlers whose children come back from them; the last messages are handled in long runs.
+COMING_BACK = """
+import asyncio, os, sys, warnings
+from qframe import Batch, Message, QFrame, Topic
+
+warnings.simplefilter("ignore", DeprecationWarning)  # Python 3.12 warns of forks with threads
+app, topic = QFrame(sys.argv[1]), Topic("t", slots=1)
+options = {"batch": Batch(5, "10ms")} if sys.argv[2] == "batch" else {}
+codes, handled = [], []
+
+def fork(number):
+    if number not in (20, 40):
+        return
+    if not (pid := os.fork()):
+        if number == 40:
+            os.dup2(os.open(sys.argv[3] + ".err", os.O_WRONLY | os.O_CREAT), 2)
+            raise ValueError("of the child")
+        return
+    codes.append(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
+
+def note(number):
+    handled.append(number)
+    with open(sys.argv[3], "a") as file:
+        print(number, os.getpid(), file=file)
+
+def plain(message: Message) -> None:
+    note(message.body)
+    fork(message.body)
+
+async def awaited(message: Message) -> None:
+    plain(message)
+
+def batch(messages: list[Message]) -> None:
+    for message in messages:
+        note(message.body)
+    for message in messages:
+        fork(message.body)
+
+app.consumer(topic, group="g", threads=1, **options)(globals()[sys.argv[2]])
+app.publish_many(topic, range(60))
+app.run(burst=True)
+assert codes == [0, 1], codes
+assert sorted(handled) == list(range(60)), handled
+assert app.admin.lag(topic, "g") == 0
+with open(sys.argv[3]) as file:
+    assert {line.split()[1] for line in file} == {str(os.getpid())}
+app.close()
+"""
+
+
+@pytest.mark.parametrize("handler", ["plain", "awaited", "batch"])
+def test_the_child_of_a_fork_that_comes_back_from_a_handler_ends_there(
+    tmp_path: Path, handler: str
+) -> None:
+    run(COMING_BACK, f"sqlite:///{tmp_path / 'q.db'}", handler, str(tmp_path / "handled"))
+    assert "ValueError: of the child" in (tmp_path / "handled.err").read_text()
+
+
 def test_the_child_of_a_fork_cannot_acknowledge_for_the_parent(tmp_path: Path) -> None:
     run(LEAVING, f"sqlite:///{tmp_path / 'q.db'}")
