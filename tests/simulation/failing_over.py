@@ -47,6 +47,8 @@ class SimulatedFailover:
         if not self._states:
             return
         server = self._world.server
+        if self._world.schedules is not None:
+            self._world.schedules.failing_over()
         for name, state in self._states.items():
             state.tunings = server._states[name].tunings  # an operator sees to these
         server._states = self._states

@@ -24,7 +24,7 @@ from qframe.producing.producer import Producer
 from qframe.schedules import decision
 from qframe.schedules.checked import DeclaredSchedule, ScheduleKeywords
 from qframe.schedules.leader import Leader
-from qframe.schedules.record import GRACE_MS
+from qframe.schedules.record import GRACE_MS, Schedule
 from qframe.schedules.records import ScheduleRecords
 from qframe.schedules.verbs import Schedules
 from qframe.topic import Topic
@@ -98,6 +98,7 @@ class SimulatedSchedules:
         self._unsettled: set[str] = set()
         self._active_ms: dict[str, int] = {}
         self._counted: dict[str, tuple[int, int]] = {}
+        # What may come without a word in the records: it had come, or was under way, at a failover.
         self._forgotten: dict[str, set[int]] = {name: set() for name in self._rules}
         self._unsure: set[str] = set()
         self._then: tuple[Any, ...] = ()
@@ -256,23 +257,32 @@ class SimulatedSchedules:
 
     def copied(self) -> None:
         """From now on the store is ahead of the server that it fails over to."""
-        self._then = deepcopy(
-            (self._came, self._lacking, self._unsettled, self._active_ms, self._counted)
-        )
+        self._then = deepcopy((self._came, self._lacking, self._unsettled, self._counted))
 
-    def failed_over(self) -> None:
-        """The store has forgotten what has come since then, and what was put: that is put again.
+    def failing_over(self) -> None:
+        """The store forgets what has come since then, and is about to.
 
         A tick that is forgotten comes again, but where a later one comes before it: who led then
-        was about to publish that. Who had seen that the last one was settled may publish the next.
+        was about to publish that. Who had seen that the last one was settled may publish the next;
+        who had seen that it was not may have left out what was due by now.
         """
-        before, unsettled = self._came, self._unsettled
-        self._came, self._lacking, self._unsettled, self._active_ms, self._counted = self._then
-        self._unsure = self._unsettled - unsettled
+        came, unsettled, active_ms = self._came, self._unsettled, self._active_ms
+        self._came, self._lacking, self._unsettled, self._counted = self._then
+        self._unsure = {
+            name for name in self._unsettled
+            if name not in unsettled or came[name] != self._came[name]
+        }  # fmt: skip
+        active_ms.update(dict.fromkeys(unsettled, self._world.server.now_ms()))
+        for name in self._came:
+            forgotten = {*came[name]} - {*self._came[name]}
+            self._lacking[name] |= forgotten
+            record = self._records().read(name)
+            self._forgotten[name] = forgotten.union(_sending(record))
+
+    def failed_over(self) -> None:
+        """It has: what was put is put again."""
         verbs = self._verbs(self.connection, self._operator, Events())
-        for number, (name, came) in enumerate(self._came.items()):
-            self._forgotten[name] = {*before[name]} - {*came}
-            self._lacking[name] |= self._forgotten[name]
+        for number, name in enumerate(self._came):
             if self._records().read(name) is None:
                 self._eras[name] = [Era(self._plan.every_s[number], 0, 0)]
                 if number:
@@ -317,7 +327,9 @@ class SimulatedSchedules:
         oldest = min((each.body for each in mine), default=0)
         if not oldest <= body <= eras[-1].body:
             self._broken(f"{name} ticks for {tick_ms} with body {body} in place of {oldest}")
-        if self._rules[name][1] != "allow" and name in self._unsettled - self._unsure:
+        is_busy = name in self._unsettled - self._unsure
+        is_busy = is_busy and self._forgotten[name].isdisjoint((tick_ms, came[-1]))
+        if is_busy and self._rules[name][1] != "allow":
             self._broken(f"{name} ticks for {tick_ms}, and {came[-1]} is not settled")
         for era in mine:
             left_out = self._left_out(name, era, tick_ms - 1)
@@ -376,9 +388,9 @@ class SimulatedSchedules:
             if (record := records.read(name)) is None:
                 continue
             progress = record.progress
-            sending = [] if progress.sending is None else progress.sending.ticks
-            known = len({*came} | self._forgotten[name])
-            if not progress.fired <= known or len(came) > progress.fired + len(sending):
+            sending, forgotten = _sending(record), self._forgotten[name]
+            least, most = len({*came} - forgotten), len({*came} | forgotten)
+            if not progress.fired <= most or least > progress.fired + len(sending):
                 self._broken(f"{name} has ticked {len(came)} times: {progress}")
             total = progress.fired + progress.missed + progress.skipped + progress.dropped
             total += len(progress.held) + len(sending)
@@ -395,6 +407,11 @@ class SimulatedSchedules:
 
     def _broken(self, what: str) -> None:
         self._world.fail(Broken(what))
+
+
+def _sending(record: Schedule | None) -> list[int]:
+    sending = None if record is None else record.progress.sending
+    return [] if sending is None else sending.ticks
 
 
 def _delete(verbs: Schedules, name: str) -> None:
