@@ -136,7 +136,10 @@ where the message belongs now, or waits until that is known. Its cursors keep an
 its last owners, for ever, since its number is not used again. The new slots are opened under a
 token, and only who has it may write there, so one who was thought dead cannot write into a slot
 that is in use by now: `grow` takes the tokens away. It can discard what another has copied, and by
-the first part of that the other's token is gone, so that one begins again. Messages of a log are
+the first part of that the other's token is gone, so that one begins again. A write uses its token
+up, and the next write has the next one: so whoever goes on after a failover that has forgotten a
+write is refused, and begins again as well. `grow` refuses where the closing is forgotten, and
+`splitting` compares what it has read before that with what is there after it. Messages of a log are
 numbered anew in each of the two, all others keep their numbers. Each has all marks, since a mark
 does not tell of whom.
 

@@ -83,11 +83,14 @@ class Copying(Protocol):
 
     Numbers, offsets, due times and counts stay what they are. The caller sees to it that nobody
     else works on the topic, or the slot, meanwhile. All that writes is idempotent: what stands
-    there already is written over with the same, so that who was interrupted begins again. With a
-    `token` it is refused in a slot that was not opened under it (`Growing.open_slot`).
+    there already is written over with the same, so that who was interrupted begins again.
+
+    With a `token` it is refused in a slot that is not open under it (`Growing.open_slot`), and uses
+    it up: from then on the slot is open under the `next_token`. So whoever writes page after page
+    is refused if the store has forgotten one of them since. The same call may come twice.
 
     Raises:
-        SlotsClosed: if a slot was not opened under the token.
+        SlotsClosed: if a slot is not open under the token.
     """
 
     def section(
@@ -131,16 +134,17 @@ class Copying(Protocol):
 class Growing(Protocol):
     """Splitting slots in two while others use the topic: see "Growth" in `qframe.stores`."""
 
-    def grow(self, topic: Topic, following: Topic, token: str = "") -> bool:
+    def grow(self, topic: Topic, following: Topic, tokens: Mapping[int, str] | None = None) -> bool:
         """Notes that a topic has grown so far, in one step; False if it stands elsewhere by now.
 
         Args:
             topic: the topic as it was read; its growth is compared.
             following: the same topic, further grown.
-            token: under which the slots were opened that come into use by that, if some do.
+            tokens: under which the slots are open that come into use by that, if some do.
 
         Raises:
-            SlotsClosed: if one of these is not open under the token: another has discarded it.
+            SlotsClosed: if one of these is not open under its token, or the slot that they come
+                from is not closed: another has discarded it, or the store has forgotten something.
         """
 
     def open_slot(
@@ -149,15 +153,16 @@ class Growing(Protocol):
         """Makes a slot that is in use by nobody yet, with just the groups that another one has.
 
         Each group begins there unowned, at the start, with the terms of its subscription in
-        `like`. Until somebody discards the slot, only who has the token may write there.
+        `like`. Until somebody discards the slot, only who has the token may write there, and each
+        write uses it up: see `Copying`.
 
         Args:
             topic: the topic.
             slot: the slot.
             like: the other one.
             token: what says who has opened it.
-            again: only if it is open under this token: adds the groups that have come, and removes
-                those that are gone.
+            again: a write under this token: adds the groups that have come, and removes those that
+                are gone.
 
         Raises:
             SlotsClosed: if the slot is in use by now, or open under another token; with `again`,
@@ -169,6 +174,9 @@ class Growing(Protocol):
 
         Each change of it is refused with `SlotsClosed`. All its groups' owners are fenced,
         and what they had in doing comes back, as if the slot was taken under a new epoch.
+
+        Raises:
+            SlotsClosed: if the slot is not in use.
         """
 
     def discard(self, topic: Topic, slot: int, limit: int = 500) -> bool:

@@ -18,14 +18,17 @@
 A lease in the growth itself (`until_ms`) keeps two from doing that at once. If one is killed,
 another begins again with 2, since nothing of the two is in use before 7; if one was only thought
 dead, its token is worth nothing any more. Should it discard what the other has copied, the other is
-refused as well, at 7 at the latest, and begins again. A message goes by the same basis as a
-producer would take (`codec.basis_of`). A basis of its own (`slot_basis=`) stands in its headers;
-where it does not, since it was published before that was so, the message goes to the first.
+refused as well, at 7 at the latest, and begins again. So is whoever goes on after a failover to a
+server that has forgotten a part of the copies, the closing, or messages that were copied.
+
+A message goes by the same basis as a producer would take (`codec.basis_of`). A basis of its own
+(`slot_basis=`) stands in its headers; where it does not, since it was published before that was so,
+the message goes to the first.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from math import inf
 from typing import Final
 
@@ -35,11 +38,14 @@ from qframe.growth import Growth
 from qframe.stores.base import Store
 from qframe.stores.depth import check_depth
 from qframe.stores.splitting import Owned, Pause, Splitting
+from qframe.stores.types import SlotsClosed
 from qframe.topic import MAX_SLOTS, Topic
 
 LEASE_MS: Final = 30_000
 LOOKS: Final = 8
 """How often in a lease it is looked at, whether it is to be renewed."""
+TRIES: Final = 3
+"""How often the copying of a slot is begun, if what it has written is gone."""
 MAX_PAUSE_S: Final = 1.0
 HEARD_S: Final = 2.2
 """By then each worker has heard that its topic grows, and looks often how far."""
@@ -133,16 +139,18 @@ class Doubling:
         return found
 
     def _lease(self, topic: Topic, growth: Growth) -> Topic:
-        now_ms = self._store.now_ms(topic)
-        if topic.growth.until_ms > now_ms:
+        if topic.growth.until_ms > self._store.now_ms(topic):
             raise _taken(topic)
-        return self._set(topic, topic.grown(topic.slots, self._leased(growth, now_ms)))
+        return self._leased(topic, growth)
 
-    def _leased(self, growth: Growth, now_ms: int) -> Growth:
-        return growth._replace(until_ms=now_ms + self._lease_ms)
+    def _leased(self, topic: Topic, growth: Growth) -> Topic:
+        until_ms = self._store.now_ms(topic) + self._lease_ms
+        return self._set(topic, topic.grown(topic.slots, growth._replace(until_ms=until_ms)))
 
-    def _set(self, topic: Topic, following: Topic, token: str = "") -> Topic:
-        if not self._store.grow(topic, following, token):
+    def _set(
+        self, topic: Topic, following: Topic, tokens: Mapping[int, str] | None = None
+    ) -> Topic:
+        if not self._store.grow(topic, following, tokens):
             raise _taken(topic)
         return following
 
@@ -160,9 +168,16 @@ class Doubling:
         if not topic.growth.closing:
             topic = self._checked(topic)
             topic = self._set(topic, topic.grown(topic.slots, topic.growth._replace(closing=True)))
-        splitting = self._splitting(topic)
-        topic = splitting.run()
-        following = self._set(topic, _after(topic), splitting.token)
+        for left in reversed(range(TRIES)):
+            splitting = self._splitting(topic)
+            try:
+                topic = splitting.run()
+                following = self._set(topic, _after(topic), splitting.tokens)
+                break
+            except SlotsClosed:  # another has taken over, or the store has forgotten something
+                if not left:
+                    raise
+                topic = self._leased(splitting.topic, splitting.topic.growth)
         self._discard(following, splitting.slot)
         return following
 
@@ -185,10 +200,9 @@ class Doubling:
         if now_s < self._looks_at_s:
             return topic
         self._looks_at_s = now_s + self._lease_ms / LOOKS / 1000
-        now_ms = self._store.now_ms(topic)
-        if topic.growth.until_ms - now_ms > self._lease_ms // 2:
+        if topic.growth.until_ms - self._store.now_ms(topic) > self._lease_ms // 2:
             return topic
-        return self._set(topic, topic.grown(topic.slots, self._leased(topic.growth, now_ms)))
+        return self._leased(topic, topic.growth)
 
 
 def _check_target(topic: Topic, slots: int) -> None:

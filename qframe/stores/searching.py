@@ -23,10 +23,16 @@ PASSED_MS: Final = 1
 """When the lease of such a delivery has passed."""
 
 OPEN: Final = "!open"
-"""Begins the mark of a slot that is being filled; the token under which it was opened follows."""
+"""Begins the mark of a slot that is being filled; the token of who fills it follows."""
 
 SKEW_MS: Final = 2_000
 """How far the clock of a producer may be from the store's, so that its ids are still found."""
+
+
+def next_token(token: str) -> str:
+    """The token under which a slot is open once something was written there under this one."""
+    name, _, writes = token.partition("/")
+    return f"{name}/{int(writes or 0) + 1}"
 
 
 class Span(NamedTuple):

@@ -16,6 +16,7 @@ from qframe.errors import UnknownGroup
 from qframe.stores.base import Store
 from qframe.stores.depth import Page
 from qframe.stores.records import Position, Record, Section
+from qframe.stores.searching import next_token
 from qframe.stores.types import SlotsClosed
 from qframe.topic import Topic
 
@@ -50,13 +51,14 @@ class Splitting:
         self._owned = owned
         self._pause = pause
         self._renew = renew
-        self.token: str = secrets.token_hex(8)
+        self.tokens: dict[int, str] = {}
         self.slot: int = topic.growth.first + topic.growth.split
         self._halves = topic.split_of(self.slot)
         self._first = 0
         self._read_to = 0
         self._offsets: dict[int, list[int]] = {half: [] for half in self._halves}
-        self._marked: set[int] = set()
+        self._last: tuple[str, int] | None = None
+        self._marked: dict[int, int] = {}
         self._shared = "held" if topic.has_subjects else "later"
 
     @property
@@ -76,10 +78,12 @@ class Splitting:
         self._wait_until_unowned()
         store.close_slot(topic, self.slot)
         for half in self._halves:
-            store.open_slot(topic, half, self.slot, self.token, again=True)
+            store.open_slot(topic, half, self.slot, self._token(half), again=True)
         if not topic.has_subjects:
             while self._copy_log():
                 pass
+            if self._head() < self._read_to:
+                raise self._refused()
         self._copy_marks()
         self._copy_sequences()
         for records in self._pages(self._shared, ""):
@@ -115,13 +119,23 @@ class Splitting:
         for half in self._halves:
             while not self._store.discard(self._topic, half):
                 self._keep_lease()
-            self._store.open_slot(self._topic, half, self.slot, self.token)
+            self.tokens[half] = secrets.token_hex(8)
+            self._store.open_slot(self._topic, half, self.slot, self.tokens[half])
+
+    def _token(self, half: int) -> str:
+        """The token for a write into one of the two, which uses it up."""
+        token = self.tokens[half]
+        self.tokens[half] = next_token(token)
+        return token
 
     def _own(self, of_slots: Mapping[int, T]) -> T:
         """Returns what is told of the slot; refuses if another has split it meanwhile."""
         if self.slot not in of_slots:
-            raise SlotsClosed(self._store.url, self._topic.name)
+            raise self._refused()
         return of_slots[self.slot]
+
+    def _refused(self) -> SlotsClosed:
+        return SlotsClosed(self._store.url, self._topic.name)
 
     def _keep_lease(self) -> None:
         self._topic = self._renew(self._topic)
@@ -161,9 +175,17 @@ class Splitting:
     # Copying.
 
     def _copy_log(self) -> int:
-        """Copies a page of the log; returns how many messages it has."""
+        """Copies a page of the log, and returns how many messages it has.
+
+        Refuses if the last one of the page before is another one by now: the store has forgotten
+        it, and others came in its place.
+        """
         self._keep_lease()
-        found = self._store.read_log(self._topic, self.slot, self._read_to, _PAGE)
+        found = self._store.read_log(self._topic, self.slot, max(0, self._read_to - 1), _PAGE)
+        if found and found[0].seq < self._read_to:
+            last = found.pop(0)
+            if self._last not in (None, (last.id, last.published_at_ms)):
+                raise self._refused()
         pages: dict[int, list[Record]] = {half: [] for half in self._halves}
         for one in found:
             record = Record(
@@ -173,6 +195,7 @@ class Splitting:
             )  # fmt: skip
             half = self._half_of(record)
             record.seq = self._first + len(self._offsets[half])
+            self._last = one.id, one.published_at_ms
             self._offsets[half].append(one.seq)
             pages[half].append(record)
         for half, records in pages.items():
@@ -182,15 +205,23 @@ class Splitting:
             self._read_to = found[-1].seq + 1
         return len(found)
 
+    def _head(self) -> int:
+        """The slot's next number."""
+        return self._own({one.slot: one.head for one in self._store.stats(self._topic)})
+
     def _copy_marks(self) -> None:
-        """Copies marks to both, but for those that it has copied; no clock tells which are new."""
+        """Copies marks to both, but for those that it has copied; no clock tells which are new.
+
+        Refuses if the store has forgotten some of these meanwhile.
+        """
+        copied, self._marked = self._marked, {}
         for values in self._memory("marks"):
-            marks = {
-                mark: at_ms for mark, at_ms in values.items()
-                if hash((mark, at_ms)) not in self._marked and not mark.startswith("!")
-            }  # fmt: skip
-            self._marked.update(map(hash, marks.items()))
-            self._remember(marks=marks)
+            found = {each: hash(each) for each in values.items() if not each[0].startswith("!")}
+            self._marked |= {key: at_ms for (_, at_ms), key in found.items()}
+            self._remember(marks=dict(each for each, key in found.items() if key not in copied))
+        gone = [at_ms for key, at_ms in copied.items() if key not in self._marked]
+        if max(gone, default=0) > self._store.now_ms(self._topic):
+            raise self._refused()
 
     def _copy_sequences(self) -> None:
         for values in self._memory("sequences"):
@@ -209,7 +240,7 @@ class Splitting:
     ) -> None:
         for half in self._halves:
             self._store.remember(
-                self._topic, half, marks=marks, sequences=sequences, token=self.token
+                self._topic, half, marks=marks, sequences=sequences, token=self._token(half)
             )
 
     def _pages(self, part: str, group: str) -> Iterator[list[Record]]:
@@ -254,7 +285,7 @@ class Splitting:
         return msgspec.structs.replace(record, slot=half, seq=seq, subject=subject)
 
     def _write(self, section: Section, records: Sequence[Record]) -> None:
-        self._store.restore(self._topic, section, records, token=self.token)
+        self._store.restore(self._topic, section, records, token=self._token(section.slot))
 
     def _copy_group(self, group: str) -> None:
         """Copies what is queued and dead for a group, and how far it is."""
@@ -269,12 +300,10 @@ class Splitting:
                         halves |= dict.fromkeys((each.subject or "" for each in some), half)
         found = self._own({one.slot: one for one in self._store.positions(self._topic, group)})
         acked, cancelled = found.acked, found.cancelled
-        positions = []
         for half, (waiting, dead) in counts.items():
             one = self._position(half, found, waiting + dead, acked, cancelled)
             acked, cancelled = acked - one.acked, cancelled - one.cancelled
-            positions.append(one)
-        self._store.restore_positions(self._topic, group, positions, token=self.token)
+            self._store.restore_positions(self._topic, group, [one], token=self._token(half))
 
     def _position(
         self, half: int, found: Position, open_ones: int, acked: int, cancelled: int
@@ -301,10 +330,8 @@ class Splitting:
 
     def _end_numbers(self) -> None:
         """Gives each of the two its next number."""
-        head = next(
-            (one.head for one in self._store.stats(self._topic) if one.slot == self.slot), 0
-        )
+        head = self._head()
         for half in self._halves:
             if not self._topic.has_subjects:
                 head = self._first + len(self._offsets[half])
-            self._store.remember(self._topic, half, head=head, token=self.token)
+            self._store.remember(self._topic, half, head=head, token=self._token(half))

@@ -1,8 +1,8 @@
 """A failover of a run's store, to a server that is a moment behind.
 
 What the old server had taken in and told within that moment is forgotten: messages, settlements,
-leases, slots and epochs. Workers go on with what they know. There is none to a server that was in
-the midst of a growth.
+leases, slots and epochs, and what a growth has copied. Workers, and whoever sees to the growth, go
+on with what they know.
 """
 
 from __future__ import annotations
@@ -36,8 +36,6 @@ class SimulatedFailover:
         self._scheduler.at(self._plan.at_s, self._fail_over)
 
     def _copy(self) -> None:
-        if self._world.grown.growth.target:
-            return  # what was copied of a slot may be forgotten, and nobody would notice
         self._states = deepcopy(self._world.server._states)
         self._world.ledger.copied()
         if self._world.schedules is not None:

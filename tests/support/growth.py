@@ -33,5 +33,5 @@ def grows(store: Store, topic: Topic, group: str = "g") -> Topic:
             store.open_slot(topic, half, slot, "token")
         store.close_slot(topic, slot)
         following = splits(topic)
-    assert store.grow(topic, following, "token")
+    assert store.grow(topic, following, dict.fromkeys(following.all_slots, "token"))
     return following

@@ -294,7 +294,7 @@ USES: dict[str, tuple[Callable[[Any], Any], int]] = {
     ),
     "drop_dead": (lambda r: dead.drop(r, DELAY, "a group", ChosenDead(limit=9), []), 1),
     "drop_group": (lambda r: groups.drop(r, DELAY, "a group", []), 0),
-    "grow": (lambda r: growing.grow(r, STREAM, "shop", STREAM.topic, FOLLOWING, ""), 0),
+    "grow": (lambda r: growing.grow(r, STREAM, "shop", STREAM.topic, FOLLOWING, {}), 0),
     "use": (lambda r: growing.use(r, DELAY, 0, "a token", 0), 0),
     "open_slot": (lambda r: growing.open_slot(r, DELAY, 0, 2, "a token", True), 1),
     "close": (lambda r: growing.close(r, DELAY, 0, "a time"), 0),
@@ -370,7 +370,7 @@ GIVEN: dict[str, Container[Any]] = {
     "expires": (9,), "identity": ("stream 1",), "body": (b"\xc4\x011",), "headers": (b"\xc0",),
     "token": ("a token",), "claimed": (1,), "anyway": (0,), "past": (0,),
     "again": (1,), "leased": (0,),
-    "following": ("stream 1,0,0,1,2,9",),
+    "following": ("stream 1,0,0,1,2,9", "a token/1"),
     "options": (msgspec.json.encode(TopicOptions(86_400_000, None, 3_600_000, 30_000)),),
 }  # fmt: skip
 

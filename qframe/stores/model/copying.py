@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing_extensions import override
 
 from qframe.stores.acts import Copying
-from qframe.stores.model.growing import check_token
+from qframe.stores.model.growing import use_token
 from qframe.stores.model.role import ModelRole
 from qframe.stores.model.search import page_of
 from qframe.stores.model.state import (
@@ -39,7 +39,7 @@ class ModelCopying(ModelRole, Copying):
         self, topic: Topic, section: Section, records: Sequence[Record], token: str | None = None
     ) -> None:
         with self._lock:
-            check_token(self._state(topic), section.slot, token, topic)
+            use_token(self._state(topic), section.slot, token)
             restore(self._state(topic), section, records, self._now_ms())
 
     @override
@@ -56,7 +56,7 @@ class ModelCopying(ModelRole, Copying):
         with self._lock:
             cursors = self._group(topic, group)
             for position in positions:
-                check_token(self._state(topic), position.slot, token, topic)
+                use_token(self._state(topic), position.slot, token)
                 restore_position(cursors[position.slot], position)
 
     @override
@@ -64,7 +64,7 @@ class ModelCopying(ModelRole, Copying):
         self, topic: Topic, slot: int, what: str, after: str = "", limit: int = 1000
     ) -> MemoryPage:
         with self._lock:
-            kept = self._state(topic).slots[slot]
+            kept = self._state(topic).slots.get(slot, Slot())
             values = kept.marks if what == "marks" else kept.following
             names = [name for name in sorted(values) if name > after][:limit]
             page = {name: values[name] for name in names}
@@ -76,7 +76,7 @@ class ModelCopying(ModelRole, Copying):
         sequences: Mapping[str, int] | None = None, head: int = 0, token: str | None = None,
     ) -> None:  # fmt: skip
         with self._lock:
-            check_token(self._state(topic), slot, token, topic)
+            use_token(self._state(topic), slot, token)
             kept = self._state(topic).slots[slot]
             kept.marks.update(marks or {})
             kept.following.update(sequences or {})

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from typing_extensions import override
 
 from qframe.stores.acts import Growing
 from qframe.stores.model.groups import own
 from qframe.stores.model.role import ModelRole
 from qframe.stores.model.state import UNCLAIMED, GroupCursor, Slot, TopicState
-from qframe.stores.searching import OPEN
+from qframe.stores.searching import OPEN, next_token
 from qframe.stores.types import SlotsClosed
 from qframe.topic import BEYOND_MS, Topic
 
@@ -17,9 +19,9 @@ class ModelGrowing(ModelRole, Growing):
     """Slots that come and go under the lock."""
 
     @override
-    def grow(self, topic: Topic, following: Topic, token: str = "") -> bool:
+    def grow(self, topic: Topic, following: Topic, tokens: Mapping[int, str] | None = None) -> bool:
         with self._lock:
-            grown = grow(self._state(topic), topic, following, token)
+            grown = grow(self._state(topic), topic, following, tokens or {})
         self._ring(topic)
         return grown
 
@@ -29,8 +31,10 @@ class ModelGrowing(ModelRole, Growing):
     ) -> None:
         with self._lock:
             state = self._unused(topic, slot)
-            if again or slot in state.slots:
-                check_token(state, slot, token, topic)
+            if again:
+                use_token(state, slot, token)
+            elif slot in state.slots:
+                check_token(state, slot, token)
             open_slot(state, slot, like, token)
 
     @override
@@ -49,18 +53,21 @@ class ModelGrowing(ModelRole, Growing):
         """The topic; refused if the slot is in use by now."""
         state = self._state(topic)
         if slot in state.topic.all_slots:
-            raise SlotsClosed("model://", topic.name)
+            raise _closed(state)
         return state
 
 
-def grow(state: TopicState, seen: Topic, following: Topic, token: str) -> bool:
+def grow(state: TopicState, seen: Topic, following: Topic, tokens: Mapping[int, str]) -> bool:
     """Notes how far a topic has grown, unless that has changed."""
     known = state.topic
     if (known.slots, known.growth) != (seen.slots, seen.growth):
         return False
     new = set(following.all_slots) - set(known.all_slots)
     for number in new:
-        check_token(state, number, token, seen)
+        check_token(state, number, tokens.get(number, ""))
+    gone = set(known.all_slots) - set(following.all_slots)
+    if not all(state.slots[number].closed for number in gone):
+        raise _closed(state)
     state.topic = known.grown(following.slots, following.growth)
     for number in new:
         marks = state.slots[number].marks
@@ -71,21 +78,39 @@ def grow(state: TopicState, seen: Topic, following: Topic, token: str) -> bool:
 
 def open_slot(state: TopicState, number: int, like: int, token: str) -> None:
     """Makes a slot with just the groups of another."""
-    state.slots.setdefault(number, Slot()).marks[OPEN + token] = BEYOND_MS
+    if number not in state.slots:
+        state.slots[number] = Slot(marks={OPEN + token: BEYOND_MS})
     for cursors in state.groups.values():
         if like in cursors and number not in cursors:
             cursors[number] = GroupCursor(max_parked=cursors[like].max_parked)
 
 
-def check_token(state: TopicState, number: int, token: str | None, topic: Topic) -> None:
-    """Refuses who has not opened the slot, where a token is given."""
+def check_token(state: TopicState, number: int, *tokens: str) -> None:
+    """Refuses who has not opened the slot, or not written all that is there."""
     slot = state.slots.get(number)  # another may have discarded it
-    if token is not None and (slot is None or OPEN + token not in slot.marks):
-        raise SlotsClosed("model://", topic.name)
+    if slot is None or not any(OPEN + token in slot.marks for token in tokens):
+        raise _closed(state)
+
+
+def use_token(state: TopicState, number: int, token: str | None) -> None:
+    """Refuses who has not opened the slot, where a token is given, and has it use that up."""
+    if token is None:
+        return
+    following = next_token(token)
+    check_token(state, number, token, following)
+    marks = state.slots[number].marks
+    marks.pop(OPEN + token, None)
+    marks[OPEN + following] = BEYOND_MS
+
+
+def _closed(state: TopicState) -> SlotsClosed:
+    return SlotsClosed("model://", state.topic.name)
 
 
 def close_slot(state: TopicState, number: int, now_ms: int) -> None:
     """Has a slot take nothing any more; fences its owners."""
+    if number not in state.topic.all_slots:
+        raise _closed(state)
     slot = state.slots[number]
     if slot.closed:
         return

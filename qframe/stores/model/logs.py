@@ -7,7 +7,7 @@ from typing_extensions import override
 from qframe.message import Delivery
 from qframe.stores.base import Logs
 from qframe.stores.model.role import ModelRole
-from qframe.stores.model.state import TopicState
+from qframe.stores.model.state import Slot, TopicState
 from qframe.topic import Topic
 
 
@@ -22,7 +22,8 @@ class ModelLogs(ModelRole, Logs):
 
 def read_log(state: TopicState, number: int, first: int, limit: int) -> list[Delivery]:
     """A slot's messages from an offset on, in order, at most `limit`."""
-    wanted = [each for each in sorted(state.slots[number].log.items()) if each[0] >= first]
+    slot = state.slots.get(number, Slot())  # who splits it may not know that it is forgotten
+    wanted = [each for each in sorted(slot.log.items()) if each[0] >= first]
     return [
         Delivery(
             one.id, one.key, one.headers, one.body, one.published_at_ms, number, None, offset

@@ -77,7 +77,7 @@ def page_of(
     state: TopicState, section: Section, after: str, limit: int, now_ms: int
 ) -> SectionPage:
     """A page of a section, behind what was read last."""
-    everything = list(_records(state, section, now_ms))
+    everything = list(_records(state, section, now_ms)) if section.slot in state.slots else []
     start = int(after or 0)
     page = everything[start : start + limit]
     end = start + len(page)

@@ -18,7 +18,7 @@ from qframe.stores.redis.groups import known, names
 from qframe.stores.redis.keys import UNCLAIMED, SlotKeys
 from qframe.stores.redis.role import RedisRole
 from qframe.stores.redis.scan import RedisPages
-from qframe.stores.searching import PASSED_MS, RESTORED
+from qframe.stores.searching import PASSED_MS, RESTORED, next_token
 from qframe.topic import Topic
 
 LENGTH: Final = struct.Struct(">I")
@@ -90,8 +90,10 @@ def remember(
 ) -> None:  # fmt: skip
     """Writes down marks and sequences, and the slot's next number."""
     for what, values in memories.items():
-        _write(redis, keys, Section(slot, what, UNCLAIMED), now, token, values.items())
-    _write(redis, keys, Section(slot, "head", UNCLAIMED), now, token, [(head,)])
+        if values:
+            _write(redis, keys, Section(slot, what, UNCLAIMED), now, token, values.items())
+    if head or not any(memories.values()):
+        _write(redis, keys, Section(slot, "head", UNCLAIMED), now, token, [(head,)])
 
 
 def _write(
@@ -99,8 +101,9 @@ def _write(
     members: Iterable[tuple[Any, ...]],
 ) -> None:  # fmt: skip
     packed = [b"".join(map(_field, member)) for member in members]
-    if packed or token:  # the token is checked, whatever there is
-        words = (now, str(keys.topic.kind), section.group, section.part, token)
+    if packed or token:  # the token is used, whatever there is
+        following = next_token(token) if token else ""
+        words = (now, str(keys.topic.kind), section.group, section.part, token, following)
         reply = redis.one(keys.call("restore", section.slot, *words, *packed))
         known(redis, keys, section.group, reply)
 

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+
 from typing_extensions import override
 
 from qframe.drivers.redis import Call, Redis
+from qframe.drivers.scripts import Refused
+from qframe.errors import UnknownTopic
 from qframe.stores.acts import Growing
-from qframe.stores.redis.keys import SlotKeys, identity_of, of, topics_key
+from qframe.stores.redis.keys import SlotKeys, declared, identity_of, of, topics_key
 from qframe.stores.redis.role import RedisRole
+from qframe.stores.searching import next_token
+from qframe.stores.types import SlotsClosed
 from qframe.topic import Topic
 
 
@@ -15,8 +21,8 @@ class RedisGrowing(RedisRole, Growing):
     """The growth of a topic beside its declaration, and a key of a slot that says it is closed."""
 
     @override
-    def grow(self, topic: Topic, following: Topic, token: str = "") -> bool:
-        done = self._call_once(topic, grow, self.namespace, topic, following, token)
+    def grow(self, topic: Topic, following: Topic, tokens: Mapping[int, str] | None = None) -> bool:
+        done = self._call_once(topic, grow, self.namespace, topic, following, tokens or {})
         self._read_anew(topic)
         return done
 
@@ -28,16 +34,28 @@ class RedisGrowing(RedisRole, Growing):
 
     @override
     def close_slot(self, topic: Topic, slot: int) -> None:
-        self._call(topic, close, slot, self._now())
+        if slot not in self._all_slots(topic):
+            raise SlotsClosed(self._redis.shown, topic.name)
+        self._call_once(topic, close, slot, self._now())
 
     @override
     def discard(self, topic: Topic, slot: int, limit: int = 500) -> bool:
+        if slot in self._all_slots(topic):
+            raise SlotsClosed(self._redis.shown, topic.name)
         return self._call_once(topic, discard, slot, limit, topic.growth.until_ms)
+
+    def _all_slots(self, topic: Topic) -> Sequence[int]:
+        """The slots in use, as far as the server knows that has taken over, if one has."""
+        found = declared(self._redis, self.namespace, topic.name)
+        if found is None:
+            raise UnknownTopic(topic.name)
+        return found.all_slots
 
 
 def grow(
-    redis: Redis, keys: SlotKeys, namespace: str, topic: Topic, following: Topic, token: str
-) -> bool:
+    redis: Redis, keys: SlotKeys, namespace: str, topic: Topic, following: Topic,
+    tokens: Mapping[int, str],
+) -> bool:  # fmt: skip
     """Notes how far a topic has grown, if it stands as it was read.
 
     Before slots come into use, nobody may write there any more by a token, open or discard them;
@@ -49,9 +67,14 @@ def grow(
         stored = redis.ask(key, "HGET", topic.name) or b""
         if not stored.startswith(f"{identity_of(topic)} ".encode()):
             return False
-        halves = topic.split_of(before.first + before.split)
+        split = before.first + before.split
+        halves = topic.split_of(split)
         for slot in halves:
-            use(redis, keys, slot, token, before.until_ms)
+            use(redis, keys, slot, tokens.get(slot, "-"), before.until_ms)
+        used = f"={before.until_ms}".encode()
+        asked = [keys.key(split, "closed"), *(keys.key(slot, "opened") for slot in halves)]
+        if redis.ask_many([(key, "GET") for key in asked]) != [b"1", used, used]:
+            raise Refused([])  # a server has taken over that has not heard of that
     words = (topic.name, identity_of(topic), identity_of(following))
     return bool(redis.one(Call(of("grow"), key, words)))
 
@@ -78,7 +101,8 @@ def open_slot(redis: Redis, keys: SlotKeys, slot: int, like: int, token: str, ag
         for term in (name, word, expiries.get(name, b""), most or b"")
     ]
     kind = str(keys.topic.kind)
-    call = keys.call("open_slot", slot, kind, token, int(again), claimed, *terms)
+    following = next_token(token) if again else token
+    call = keys.call("open_slot", slot, kind, token, following, int(again), claimed, *terms)
     while redis.one(call):
         pass
 

@@ -14,7 +14,7 @@ from qframe.stores.records import MemoryPage, Position, Record, Section, Section
 from qframe.stores.searching import PASSED_MS, RESTORED
 from qframe.stores.sql import arrivals, heads, ranges
 from qframe.stores.sql.cursors import cursors_of, known_group, lock_slots
-from qframe.stores.sql.growing import check_token
+from qframe.stores.sql.growing import use_token
 from qframe.stores.sql.parking import max_parked_of
 from qframe.stores.sql.publish import LAST_DELAYED
 from qframe.stores.sql.role import SqlRole
@@ -175,7 +175,7 @@ def restore(
 ) -> None:  # fmt: skip
     """Writes down messages of a section."""
     next_number = lock_slots(transaction, ref, [section.slot])[section.slot]
-    check_token(transaction, ref, section.slot, token)
+    use_token(transaction, ref, section.slot, token)
     at = ref.slot_number(section.slot)
     if section.part == "line":
         _append(transaction, at, next_number, records)
@@ -299,7 +299,7 @@ def restore_positions(
     """Writes down how far a group is."""
     lock_slots(transaction, ref, [one.slot for one in positions])
     for one in positions:
-        check_token(transaction, ref, one.slot, token)
+        use_token(transaction, ref, one.slot, token)
     number = known_group(transaction, ref, group)
     rows: list[tuple[Any, ...]] = []
     for one in positions:
@@ -326,7 +326,7 @@ def remember(
     """Writes down what a slot remembers, and its next number."""
     at = ref.slot_number(slot)
     known = lock_slots(transaction, ref, [slot])[slot]
-    check_token(transaction, ref, slot, token)
+    use_token(transaction, ref, slot, token)
     if head > known:
         transaction.run(arrivals.SET_HEAD, (head, at))
     for what, pairs in values.items():

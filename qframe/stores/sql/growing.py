@@ -6,7 +6,7 @@ copies, under the lock of the slot in which the token stands.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from sqlalchemy import Table, bindparam, select
@@ -14,7 +14,7 @@ from typing_extensions import override
 
 from qframe.drivers.sql import Statement, Transaction
 from qframe.stores.acts import Growing
-from qframe.stores.searching import OPEN
+from qframe.stores.searching import OPEN, next_token
 from qframe.stores.sql import arrivals, ranges
 from qframe.stores.sql.cursors import (
     ADD_CURSOR,
@@ -69,8 +69,16 @@ _NO_TOKENS: Final = Statement(
 _TOKENS: Final = (OPEN, OPEN[:-1] + chr(ord(OPEN[-1]) + 1))
 _TOKEN: Final = Statement(marks.insert(), "slot mark expires")
 _HAS_TOKEN: Final = Statement(
-    select(marks.c.mark).where(marks.c.slot == bindparam("at"), marks.c.mark == bindparam("m")),
-    "at m",
+    select(marks.c.mark).where(
+        marks.c.slot == bindparam("at"), marks.c.mark.in_([bindparam("m"), bindparam("n")])
+    ),
+    "at m n",
+)
+_USE_TOKEN: Final = Statement(
+    marks.update()
+    .where(marks.c.slot == bindparam("at"), marks.c.mark == bindparam("m"))
+    .values(mark=bindparam("n")),
+    "n at m",
 )
 
 
@@ -92,8 +100,8 @@ class SqlGrowing(SqlRole, Growing):
     """Slots that come and go as rows."""
 
     @override
-    def grow(self, topic: Topic, following: Topic, token: str = "") -> bool:
-        done = self._write_at_once(topic, grow, topic, following, token)
+    def grow(self, topic: Topic, following: Topic, tokens: Mapping[int, str] | None = None) -> bool:
+        done = self._write_at_once(topic, grow, topic, following, tokens or {})
         self._declared(topic.name)
         return done
 
@@ -113,8 +121,9 @@ class SqlGrowing(SqlRole, Growing):
 
 
 def grow(
-    transaction: Transaction, ref: TopicRef, seen: Topic, following: Topic, token: str
-) -> bool:
+    transaction: Transaction, ref: TopicRef, seen: Topic, following: Topic,
+    tokens: Mapping[int, str],
+) -> bool:  # fmt: skip
     """Notes how far a topic has grown, unless that has changed; new slots are in use from then."""
     lock_topic(transaction, ref)
     known = stored(transaction, ref).topic
@@ -124,7 +133,9 @@ def grow(
     gone = sorted(set(known.all_slots) - set(following.all_slots))
     lock_slots(transaction, ref, new)
     for slot in new:
-        check_token(transaction, ref, slot, token)
+        _check_token(transaction, ref, slot, tokens.get(slot, ""))
+    if lock_open_slots(transaction, ref, gone):
+        raise closed(ref)
     transaction.run_many(_NO_TOKENS, [(ref.slot_number(slot), *_TOKENS) for slot in new])
     # The sum of the heads is what bells look at where no word goes round.
     transaction.run_many(arrivals.SET_HEAD, [(_closed_head(0), ref.slot_number(s)) for s in gone])
@@ -146,8 +157,10 @@ def open_slot(
     lock_topic(transaction, ref)
     _check_unused(transaction, ref, slot)
     at = ref.slot_number(slot)
-    if again or transaction.row(HEAD, (at,)) is not None:
-        check_token(transaction, ref, slot, token)
+    if again:
+        use_token(transaction, ref, slot, token)
+    elif transaction.row(HEAD, (at,)) is not None:
+        _check_token(transaction, ref, slot, token)
     else:
         transaction.run(ADD_SLOT, (at, 0))
         transaction.run(_TOKEN, (at, OPEN + token, BEYOND_MS))
@@ -165,21 +178,37 @@ def open_slot(
     )
 
 
-def check_token(transaction: Transaction, ref: TopicRef, slot: int, token: str | None) -> None:
-    """Refuses who has not opened the slot, where a token is given; the slot is locked.
+def use_token(transaction: Transaction, ref: TopicRef, slot: int, token: str | None) -> None:
+    """Refuses who has not opened the slot, where a token is given, and has it use that up.
+
+    The slot is locked.
 
     Raises:
-        SlotsClosed: if it was not opened under the token.
+        SlotsClosed: if it is not open under the token.
     """
-    if token is None:
-        return
-    if transaction.row(_HAS_TOKEN, (ref.slot_number(slot), OPEN + token)) is None:
+    if token is not None:
+        following = next_token(token)
+        found = _check_token(transaction, ref, slot, token, following)
+        if found == OPEN + token:
+            transaction.run(_USE_TOKEN, (OPEN + following, ref.slot_number(slot), found))
+
+
+def _check_token(
+    transaction: Transaction, ref: TopicRef, slot: int, token: str, or_else: str | None = None
+) -> str:
+    """The mark of the token under which a slot is open."""
+    marks = OPEN + token, OPEN + (or_else or token)
+    found = transaction.row(_HAS_TOKEN, (ref.slot_number(slot), *marks))
+    if found is None:
         raise closed(ref)
+    return str(found[0])
 
 
 def close_slot(transaction: Transaction, ref: TopicRef, slot: int) -> None:
     """Has a slot take nothing any more; fences its owners."""
     lock_topic(transaction, ref)
+    if not stored(transaction, ref).is_in_use(slot):
+        raise closed(ref)
     head = lock_open_slots(transaction, ref, [slot]).get(slot)
     if head is None:
         return

@@ -2,21 +2,29 @@
 -- Purpose: writes down a part of a slot as it stood in another store.
 -- KEYS[1] slot: the slot's prefix; what is touched begins with it.
 -- ARGV[1] given (now), ARGV[2] kind, ARGV[3] name (group; '' for what no group has claimed, and
---   for what is no group's), ARGV[4] section, ARGV[5] token (under which the slot was opened; ''
---   for one in use); then the members of the section, each of fields behind their lengths ('>I4').
+--   for what is no group's), ARGV[4] section, ARGV[5] token (under which the slot is open; ''
+--   for one in use), ARGV[6] following (under which it is open then); then the members of the
+--   section, each of fields behind their lengths ('>I4').
 --   line: first offset, how many messages, their envelopes, when they were published.
 --   later: due, member. held: when its gap is passed, member, head's value.
 --   heads: subject, value, state. behind: subject, value. dead: when it died, member, record.
 --   marks: mark, until when. sequences: key, number. head: number. position: field, value.
 -- Reply: 0. -2 if there is no such group.
--- Cost: 3 commands, and 1 to 5 for each, for a head up to 11.
+-- Cost: 4 commands, and 1 to 5 for each, for a head up to 11.
 -- Promise: one atomic step; what stands there already is written over, or left alone.
 local slot = KEYS[1]
-local given, kind, name, section, token = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
+local given, kind, name, section = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
+local token, following = ARGV[5], ARGV[6]
 --@include time closed head places text dead
-if token == '' and is_closed(slot)
-    or token ~= '' and redis.call('GET', slot .. 'opened') ~= token then
-  return refusal()
+if token == '' then
+  if is_closed(slot) then
+    return refusal()
+  end
+else
+  local opened = redis.call('GET', slot .. 'opened')
+  if opened ~= token and opened ~= following then
+    return refusal()
+  end
 end
 local group = load_group(slot, name, kind)
 if name ~= '' and redis.call('EXISTS', group.cursor) == 0 then
@@ -159,7 +167,10 @@ local put = {
     redis.call('HSET', group.cursor, field, value)
   end,
 }
-for i = 6, #ARGV do
+for i = 7, #ARGV do
   put[section](unpack(fields_in(ARGV[i])))
+end
+if token ~= '' then
+  redis.call('SET', slot .. 'opened', following)
 end
 return 0

@@ -324,6 +324,26 @@ def test_who_is_frozen_as_it_puts_slots_into_use_keeps_nobody_from_splitting_the
             store.discard(seen, half)
 
 
+def test_a_slot_whose_split_a_server_has_forgotten_is_not_emptied(
+    bench: Bench, server: RedisServer
+) -> None:
+    topic = bench.topic("ordered", "g", slots=1)
+    bench.publish(topic, 1, "k1")
+    one = doubling(bench.store, topic)
+    begun = one.begin(2)
+    with server.client() as client:
+        assert isinstance(bench.store, RedisStore)
+        topics = f"qf:{{{bench.store.namespace}}}:topics"
+        known = client.hget(topics, topic.name)
+        after = one.finish(begun)
+        client.hset(topics, topic.name, known)  # a server has taken over
+        with pytest.raises(SlotsClosed):
+            bench.store.discard(after, 0)
+        with pytest.raises(SlotsClosed):
+            bench.store.close_slot(after, 1)
+    bench.topics.remove(topic)
+
+
 def test_a_store_knows_of_a_growth_from_the_moment_when_it_looks(bench: Bench) -> None:
     topic = bench.topic("stream", "g", slots=2)
     other = bench.another()

@@ -137,7 +137,7 @@ def test_a_split_slot_is_discarded_in_steps_and_fences_its_last_owners(store: Sq
         store.open_slot(topic, half, 0, "token")
     store.close_slot(topic, 0)
     after = topic.grown(2, Growth(target=4, split=1))
-    assert store.grow(begun_at, after, "token")
+    assert store.grow(begun_at, after, dict.fromkeys(topic.split_of(0), "token"))
     assert discard_all(store, topic, 0) == 6  # of 25 messages with their marks, 10 rows at a time
     assert discard_all(store, topic, 0) == 1
     store.subscribe(after, "late")
@@ -167,7 +167,8 @@ def test_groups_wait_while_a_slot_is_closed_and_timers_of_other_slots_do_not(
     for half in topic.split_of(0):
         store.open_slot(topic, half, 0, "token")
     assert store.groups(topic) == ["g"]
-    assert store.grow(closing, topic.grown(2, Growth(target=4, split=1)), "token")
+    tokens = dict.fromkeys(topic.split_of(0), "token")
+    assert store.grow(closing, topic.grown(2, Growth(target=4, split=1)), tokens)
     waiting.join()
     assert store.groups(topic) == ["h"]
     assert store.verify(topic) == []
