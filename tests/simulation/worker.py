@@ -56,8 +56,9 @@ def options_of(plan: Plan, on_dead: OnDead) -> ConsumerOptions:
             more[name] = given[name]
     if plan.effect == "first":
         more["at_most_once"] = True
-    backoff = Backoff(BACKOFF_FIRST_S, cap=BACKOFF_CAP_S)
-    return consumer_options(lease=plan.lease_s, backoff=backoff, **more)
+    else:
+        more["backoff"] = Backoff(BACKOFF_FIRST_S, cap=BACKOFF_CAP_S)
+    return consumer_options(lease=plan.lease_s, **more)
 
 
 OnFailure = Callable[[str, BaseException], None]
