@@ -8,9 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from qframe.clock import VirtualClock
 from qframe.message import Delivery
 from qframe.outcomes import Verdict
 from qframe.runtime.handler.retry_policy import Disposition
+from qframe.runtime.order.batch_order import BatchOrder
+from qframe.runtime.order.batches import Batches
 from qframe.runtime.order.key_order import KeyOrder
 from qframe.runtime.order.lanes import Lanes
 from qframe.runtime.order.parked_keys import ParkedKeys
@@ -246,3 +249,18 @@ def test_giving_back_one_of_a_run_takes_along_what_has_ended_behind_it() -> None
     assert gone == [third]
     order.settle(first, first)
     assert told[1:] == [first]
+
+
+def test_what_was_lost_before_it_came_in_holds_up_nothing_behind_it() -> None:
+    lost, mine = delivery("a", 1), delivery("a", 2)
+    batches = Batches(size=2, within_s=1.0, clock=VirtualClock(0), by_subject=True, by_slot=False)
+    put: list[list[Delivery] | Disposition] = []
+    handed: list[Delivery] = []
+    order = BatchOrder(
+        batches, in_turn=True, parked=None, matches=None, is_mine={mine}.__contains__,
+        gone=lambda _: None, put=put.append, on_skipped=lambda _: None,
+    )  # fmt: skip
+    order.offer([lost, mine], handed.extend)
+    assert handed == [mine]
+    order.acknowledge([mine])
+    assert put == [[mine]]

@@ -34,7 +34,8 @@ def order_of(
     """
     topic, gone = context.topic, in_flight.remove
     by_run, by_slot, tags = topic.has_subjects, options.serial, options.tags
-    parked = ParkedKeys(in_flight.__contains__) if options.keep_order else None
+    is_mine = in_flight.__contains__
+    parked = ParkedKeys(is_mine) if options.keep_order else None
 
     def report_skipped(count: int) -> None:
         context.emit("delivery.skipped", count=count)
@@ -46,7 +47,7 @@ def order_of(
         )  # fmt: skip
         return BatchOrder(
             batches, in_turn=topic.kind is Kind.ORDERED or options.keep_order, parked=parked,
-            matches=None if tags is None else tags.matches, gone=gone, put=put,
+            matches=None if tags is None else tags.matches, is_mine=is_mine, gone=gone, put=put,
             on_skipped=report_skipped,
         ), batches  # fmt: skip
     lanes = Lanes(by_subject=by_run, by_slot=by_slot)

@@ -28,6 +28,7 @@ class BatchOrder:
             group that keeps order.
         parked: the keys that are parked, if it is such a group.
         matches: whether a message with these headers is wanted; None if all are.
+        is_mine: whether a delivery is in flight still.
         gone: hears of deliveries that the store takes back with others.
         put: hands settlements to the settler.
         on_skipped: called with how many were acknowledged that were not wanted.
@@ -40,12 +41,14 @@ class BatchOrder:
         in_turn: bool,
         parked: ParkedKeys | None,
         matches: Matches | None,
+        is_mine: Callable[[Delivery], bool],
         gone: Callable[[list[Delivery]], object],
         put: Callable[[list[Delivery] | Disposition], None],
         on_skipped: Callable[[int], None],
     ) -> None:
         self._batches = batches
         self._matches = matches
+        self._is_mine = is_mine
         self._gone = gone
         self._put = put
         self._on_skipped = on_skipped
@@ -66,7 +69,9 @@ class BatchOrder:
             hand_on(wanted)
             return
         with self._settlement_order.guard:  # who is retried now takes back what `Batches` has
-            wanted, unwanted = self._partitioned(self._settlement_order.note(deliveries))
+            # One whose slot was lost just now was forgotten before it came here.
+            mine = [one for one in deliveries if self._is_mine(one)]
+            wanted, unwanted = self._partitioned(self._settlement_order.note(mine))
             hand_on(wanted)
         self.acknowledge(unwanted)
 
