@@ -24,7 +24,7 @@ from qframe.topic import Kind, Topic
 
 pytestmark = pytest.mark.promise(1, 2, 3, 4, 5, 6, 10)
 
-LIVES = 70
+LIVES = 74
 STEPS = 40
 SHORT = 16
 AT_LEAST = 1

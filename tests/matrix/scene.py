@@ -82,12 +82,14 @@ class Scene:
         app.events.listen(self._listen)
         self.options: dict[str, Any] = {
             "max_attempts": ATTEMPTS_IN_BATCHES if cell.is_batch else ATTEMPTS,
-            "backoff": SOON, "on_dead": self._mourn, **options,
+            "on_dead": self._mourn, **options,
         }  # fmt: skip
         if cell.is_batch:
             self.options["batch"] = Batch(SIZE, "5ms")
         if cell.is_once:
             self.options["at_most_once"] = True
+        else:
+            self.options.setdefault("backoff", SOON)
         if checker is not None:
             self.options["idempotent_checker"] = checker
 

@@ -167,9 +167,12 @@ def timer(transaction: Transaction, ref: TopicRef, subject: str) -> list[Record]
     groups = transaction.rows(GROUPS, (ref.id,))
     names: dict[int, str] = dict(groups)
     anywhere = {slot: [subject] for slot in slots_of(ref.topic, subject)}
-    found = _heads_of(transaction, ref, groups, anywhere)
-    records = [record_of_head(ref, names[head.cursor // PER_TOPIC], head, now_ms) for head in found]
-    return sorted(records, key=attrgetter("group", "slot"))
+    found = [
+        (names[head.cursor // PER_TOPIC], head)
+        for head in _heads_of(transaction, ref, groups, anywhere)
+    ]
+    found.sort(key=lambda each: (each[0], each[1].cursor))
+    return [record_of_head(ref, name, head, now_ms) for name, head in found]
 
 
 def timers(transaction: Transaction, ref: TopicRef, span: TimerSpan) -> list[Record]:

@@ -187,16 +187,14 @@ def test_who_stops_it_in_the_middle_of_a_step_is_told_how_many_were_changed(
     items = [Outgoing(1, key=f"t{number}", delay="1h") for number in range(600)]
     app.publish_many(later, items)
     before = {each.key: each.due_ms or 0 for each in app.admin.timers("later", limit=1000).records}
-    edits: list[Moved] = []
-    edit = SqlTimers.edit
+    change = SqlTimers.change_timers
 
-    def edited(*given: Any, **more: Any) -> Moved:
-        edits.append(edit(*given, **more))
-        if len(edits) == 3:
-            signal.raise_signal(signal.SIGINT)
-        return edits[-1]
+    def changed(*given: Any, **more: Any) -> list[Moved]:
+        outcomes = change(*given, **more)
+        signal.raise_signal(signal.SIGINT)
+        return outcomes
 
-    monkeypatch.setattr(SqlTimers, "edit", edited)
+    monkeypatch.setattr(SqlTimers, "change_timers", changed)
     ran = run("timers", "move", "later", "--all", "--shift", "2h")
     assert (ran.exit_code, ran.stdout) == (130, "500 timers of later moved\n")
     assert "stopped: the others are as they were" in ran.stderr
