@@ -37,13 +37,14 @@ class PublishOrder:
         self._places = places
         self.is_kept = is_kept
         self._free: set[str] = set()
+        self._in_hand: dict[str, int] = {}
         self.begin_anew()
 
     def begin_anew(self) -> None:
-        """Everything may come again from anywhere."""
+        """Everything may come again from anywhere; what is in hand has come before that."""
         self._owed: Places = {}
-        self._in_hand: dict[str, int] = {}
-        self._seen: set[str] = set()
+        self._seen = set(self._in_hand)
+        self._in_hand.clear()
         self._last: dict[str, int] = {}
 
     def keep(self, is_kept: bool) -> None:
