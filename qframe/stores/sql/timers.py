@@ -122,10 +122,12 @@ def change_timers(
         outcomes.append(outcome_of(change, [head.due_ms for head in some], is_held=is_held))
         if outcomes[-1] is not Moved.DONE:
             continue
-        words = None if change.cancels else changes_of(change.due_ms, change.body)
+        if ref.topic.history_ms:
+            words = None if change.cancels else changes_of(change.due_ms, change.body)
+            entry = partial(timer_entry, now_ms=now_ms, by=by, changes=words)
+            key = key_of(ref.topic, subject)
+            ended += [(head.cursor, key, entry(head.id, head.tries)) for head in some]
         for head in some:
-            entry = timer_entry(head.id, head.tries, now_ms, by=by, changes=words)
-            ended.append((head.cursor, key_of(ref.topic, subject), entry))
             if change.cancels:
                 cancelled.append(head)
                 found.pop((head.cursor % PER_TOPIC, subject), None)
@@ -136,7 +138,7 @@ def change_timers(
         check_slots(transaction, ref)
     _remove(transaction, cancelled)
     transaction.run_many(heads.SET, [heads.changed(head) for head in edited.values()])
-    if ref.topic.history_ms:
+    if ended:
         keep(transaction, ended)
     notify_messages(transaction, ref, [cursor % PER_TOPIC for cursor, _ in edited])
     return outcomes
