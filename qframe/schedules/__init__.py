@@ -11,6 +11,8 @@ lie 317 years ahead, so that none ever is due, or late. A record is replaced by 
 the next one under the same key, with its version as the place in a series (`Entry.series`): of two
 that write version 8, one is stored and the other is a duplicate, and reads again. So every change
 is a comparison and a swap, on every store, whether it comes from the leader or from a person. A
+leader counts the version up, and what a person changes has the time for its version: so it is ahead
+of those that a failover has forgotten, and a leader who still knows these writes over no change. A
 schedule that was deleted leaves its record behind as a tombstone, which keeps the version.
 
 **The leader** is the worker that owns slot 0 of that topic in the group `leader`, by the app's

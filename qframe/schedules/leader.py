@@ -197,7 +197,7 @@ class Leader(Service):
         fresh = [each for each in found if each.progress.sending is None]
         sending = [each for each in found if each.progress.sending is not None]
         decisions = [decided(each, now_ms, busy=self._is_busy(each)) for each in fresh]
-        written = self._records.write([each.schedule for each in decisions], now_ms)
+        written = self._records.write([each.schedule for each in decisions])
         for decision, mine in zip(decisions, written, strict=True):
             if mine is None:
                 continue
@@ -245,7 +245,7 @@ class Leader(Service):
         for name, (topic, entries) in by_topic.items():
             ended += self._publish(topic, entries, whose[name], now_ms)
         before = {each.name: each for each in schedules}
-        written = [each for each in self._records.write(ended, now_ms) if each is not None]
+        written = [each for each in self._records.write(ended) if each is not None]
         for schedule in written:
             self._tell_end(schedule, before[schedule.name], now_ms)
         return bool(written)

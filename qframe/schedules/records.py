@@ -111,16 +111,16 @@ class ScheduleRecords:
             if len(page) < size:
                 return
 
-    def write(self, schedules: Sequence[Schedule], now_ms: int) -> list[Schedule | None]:
-        """Writes the next version of each; None for those of which somebody else has written it.
+    def write(self, schedules: Sequence[Schedule]) -> list[Schedule | None]:
+        """Writes a next version of each; None for those of which somebody else has written one.
 
         After a reply that was lost it returns None, though its own may be the version that counts.
         """
         if not schedules:
             return []
-        # The first version is the time, so that it is behind those of a record that was lost.
+        # The time of a change is behind all versions of before it, also those that were forgotten.
         following = [
-            msgspec.structs.replace(each, version=each.version + 1 if each.version else now_ms)
+            msgspec.structs.replace(each, version=max(each.version + 1, each.changed_ms))
             for each in schedules
         ]
         published = self._producer.send(TOPIC, [_entry(each) for each in following])

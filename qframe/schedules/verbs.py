@@ -364,7 +364,7 @@ class Schedules:
             tried = True
             now_ms = self._store.now_ms(TOPIC)
             wanted = msgspec.structs.replace(wanted, changed_ms=now_ms, changed_by=by)
-            [written] = self._records.write([with_due(wanted, now_ms)], now_ms)
+            [written] = self._records.write([with_due(wanted, now_ms)])
             if written is not None:
                 self._told(verb, written, by)
                 return written

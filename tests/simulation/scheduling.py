@@ -197,13 +197,17 @@ class SimulatedSchedules:
             self._until_done(partial(self._put, verbs, name))
             self._is_sure(name)
         else:
-            while self._eras[name][0].sure_ms is None:
-                self._scheduler.sleep(AGAIN_S)
+            self._wait_until_sure(name)
         for change in self._plan.changes:
             if change.schedule == number:
                 self._scheduler.sleep(max(0.0, change.at_s - self._scheduler.now))
+                self._wait_until_sure(name)
                 self._change(verbs, name, change)
         self._open -= 1
+
+    def _wait_until_sure(self, name: str) -> None:
+        while self._eras[name][-1].sure_ms is None:
+            self._scheduler.sleep(AGAIN_S)
 
     def _change(self, verbs: Schedules, name: str, change: ScheduleChange) -> None:
         self._world.log("operator", f"{name} is {change.what}")
@@ -316,7 +320,8 @@ class SimulatedSchedules:
             self._broken(f"{name} ticks for {tick_ms} behind {came[-1]}")
         if tick_ms > now_ms and not self._is_odd:
             self._broken(f"{name} ticks for {tick_ms} {tick_ms - now_ms} ms before its time")
-        ends = [*(each.sure_ms or now_ms for each in eras[1:]), None]
+        # A clock that went back may be behind the tick.
+        ends = [*(each.sure_ms or max(now_ms, tick_ms) for each in eras[1:]), None]
         mine = [
             era for era, end_ms in zip(eras, ends, strict=True)
             if era.every_s and tick_ms % (era.every_s * 1000) == 0
