@@ -8,12 +8,13 @@ whose key is the schedule's name, whose body is the whole `Schedule` as JSON, an
 orders them by when somebody has to look at each next. Nobody pulls these messages: the leader asks
 for the first ones (`StoredTimers.timers`), people look them up by name (`timer`). Their due times
 lie 317 years ahead, so that none ever is due, or late. A record is replaced by publishing
-the next one under the same key, with its version as the place in a series (`Entry.series`): of two
-that write version 8, one is stored and the other is a duplicate, and reads again. So every change
-is a comparison and a swap, on every store, whether it comes from the leader or from a person. A
-leader counts the version up, and what a person changes has the time for its version: so it is ahead
-of those that a failover has forgotten, and a leader who still knows these writes over no change. A
-schedule that was deleted leaves its record behind as a tombstone, which keeps the version.
+the next one under the same key, with its version as the place in a series (`Entry.series`) and the
+version that it follows: of two that follow version 8, one is stored and the other is a duplicate,
+and reads again. So every change is a comparison and a swap, on every store, whether it comes from
+the leader or from a person. A leader counts the version up, and what a person changes has the time
+for its version: so none that a failover has forgotten is its equal, and a leader who still knows
+such a one writes over no change. A schedule that was deleted leaves its record behind as a
+tombstone, which keeps the version.
 
 **The leader** is the worker that owns slot 0 of that topic in the group `leader`, by the app's
 coordinator. It looks before each publish whether it may still be the owner; that there is

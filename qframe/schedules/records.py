@@ -119,14 +119,14 @@ class ScheduleRecords:
         if not schedules:
             return []
         # The time of a change is behind all versions of before it, also those that were forgotten.
-        following = [
+        written = [
             msgspec.structs.replace(each, version=max(each.version + 1, each.changed_ms))
             for each in schedules
         ]
-        published = self._producer.send(TOPIC, [_entry(each) for each in following])
+        published = self._producer.send(TOPIC, list(map(_entry, written, schedules)))
         return [
             None if each.outcome is Outcome.DUPLICATE else schedule
-            for schedule, each in zip(following, published, strict=True)
+            for schedule, each in zip(written, published, strict=True)
         ]
 
     def _known(self, records: Sequence[Record]) -> list[Schedule]:
@@ -161,7 +161,7 @@ def next_due_ms(store: StoredTimers) -> int | None:
 _DECODER: Final = msgspec.json.Decoder(Schedule)
 
 
-def _entry(schedule: Schedule) -> Entry:
+def _entry(schedule: Schedule, before: Schedule) -> Entry:
     name, version = schedule.name, schedule.version
     due_ms = NEVER_MS if schedule.due_ms is None else schedule.due_ms
     if schedule.deleted and due_ms == NEVER_MS:
@@ -169,5 +169,5 @@ def _entry(schedule: Schedule) -> Entry:
     named = f"{name}/{version}"
     return Entry(
         0, name, named, named, name, None, msgspec.json.encode(schedule), at_ms=SHIFT_MS + due_ms,
-        series=(name, version),
+        series=(name, version), follows=before.version or None,
     )  # fmt: skip

@@ -78,6 +78,18 @@ def test_a_change_outlasts_a_leader_who_knows_later_versions_that_a_failover_has
     assert records.read("daily") == paused
 
 
+def test_a_change_of_what_a_leader_has_written_meanwhile_is_refused(bench: Bench) -> None:
+    schedules, records, _ = parts(bench)
+    first = schedules.put("daily", "@daily", topic=bench.topic("ordered", "g"))
+    bench.advance(50)
+    [once] = records.write([first])
+    assert once is not None
+    [twice] = records.write([once])
+    change = msgspec.structs.replace(first, paused=True, changed_ms=bench.store.now_ms())
+    assert records.write([change]) == [None]
+    assert records.read("daily") == twice
+
+
 def test_a_schedule_is_found_however_many_come_before_it(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:

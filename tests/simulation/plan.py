@@ -237,9 +237,6 @@ def drawn(seed: int | str) -> Plan:
         at_s = draw.uniform(0.5, SPAN_S)
         behind_s = min(at_s, draw.choice([draw.uniform(0, 0.1), draw.uniform(0, 3)]))
         plan = structs.replace(plan, failover=FailoverPlan(at_s, behind_s))
-        if plan.schedules is not None:  # an operator sees to changes that are forgotten
-            changes = tuple(change for change in plan.schedules.changes if change.at_s > at_s)
-            plan = structs.replace(plan, schedules=structs.replace(plan.schedules, changes=changes))
     return plan
 
 

@@ -4,8 +4,9 @@ Their ticks go into a topic of their own, where all of it is settled now and the
 there once, in order, none before its time, whoever leads, dies or stands still. None is left out
 but those that nobody had decided about when an operator paused, deleted or retimed its schedule,
 and those that its rules leave out: under `catch_up` none that came in time, under `overlap` none
-while nothing of it waited. Where `overlap` forbids it, none comes while the one before is not
-settled. No tick bears a body that was replaced before its time. What a record counts has come.
+while nothing of it waited. A change that a failover may have forgotten is made again. Where
+`overlap` forbids it, none comes while the one before is not settled. No tick bears a body that was
+replaced before its time. What a record counts has come.
 """
 
 from __future__ import annotations
@@ -46,6 +47,8 @@ LATE_MS: Final = 3000
 SETTLED_EVERY_S: Final = 0.7
 """Once all faults may be over, so often what has come is settled."""
 GROUP: Final = "g"
+DECLARED: Final = "s0"
+"""The schedule that workers declare."""
 _WRONG: Final = frozenset(
     f"schedule.{what}" for what in ("missed", "skipped", "dropped", "blocked", "damaged")
 )
@@ -57,11 +60,13 @@ class Era(msgspec.Struct):
     """What an operator has asked for, from some moment between two on, by the store's clock.
 
     Attributes:
-        every_s: how often it ticks; None while it is paused.
+        every_s: how often it ticks; None while it is paused or deleted.
         body: the body's number.
         asked_ms: it was not in force before.
-        sure_ms: it was in force from then on, until the next was asked for; None until it is.
+        sure_ms: it was in force from then on, until the next was asked for; None until it is, or
+            where a failover may have forgotten it.
         from_ms: the ticks behind that all come; None until it is known, or while it is paused.
+        is_deleted: whether it is deleted.
     """
 
     every_s: int | None
@@ -69,6 +74,7 @@ class Era(msgspec.Struct):
     asked_ms: int
     sure_ms: int | None = None
     from_ms: int | None = None
+    is_deleted: bool = False
 
 
 class SimulatedSchedules:
@@ -102,6 +108,9 @@ class SimulatedSchedules:
         self._forgotten: dict[str, set[int]] = {name: set() for name in self._rules}
         self._unsure: set[str] = set()
         self._then: tuple[Any, ...] = ()
+        self._then_sure: dict[str, int] = {}
+        self._failovers = 0
+        self._busy: set[str] = set()
         vars(decision)["GRACE_MS"] = self._grace_ms = int(self._plan.grace_s * 1000)
         self._is_odd = world.plan.has("store goes back", "store stands still")
         self._open = 0
@@ -194,61 +203,70 @@ class SimulatedSchedules:
         """Puts a schedule, unless workers declare it, and changes it, one change at a time."""
         name = f"s{number}"
         if number:
-            self._until_done(partial(self._put, verbs, name))
-            self._is_sure(name)
-        else:
-            self._wait_until_sure(name)
+            self._fulfil(verbs, name)
         for change in self._plan.changes:
             if change.schedule == number:
                 self._scheduler.sleep(max(0.0, change.at_s - self._scheduler.now))
-                self._wait_until_sure(name)
+                while self._eras[name][-1].sure_ms is None:
+                    self._scheduler.sleep(AGAIN_S)
+                self._busy.add(name)
                 self._change(verbs, name, change)
-        self._open -= 1
-
-    def _wait_until_sure(self, name: str) -> None:
+                self._busy.discard(name)
         while self._eras[name][-1].sure_ms is None:
             self._scheduler.sleep(AGAIN_S)
+        self._open -= 1
 
     def _change(self, verbs: Schedules, name: str, change: ScheduleChange) -> None:
         self._world.log("operator", f"{name} is {change.what}")
         now = self._eras[name][-1]
         if change.what in ("paused", "deleted"):
-            is_paused = change.what == "paused"
-            self._begin(name, None, now.body)
-            self._until_done(
-                partial(verbs.pause, name) if is_paused else partial(_delete, verbs, name)
-            )
-            self._is_sure(name)
+            self._begin(name, None, now.body, is_deleted=change.what == "deleted")
+            self._fulfil(verbs, name)
             self._scheduler.sleep(change.lasts_s)
             self._begin(name, now.every_s, now.body)
-            resume = partial(verbs.resume, name) if is_paused else partial(self._put, verbs, name)
-            self._until_done(resume)
         else:
             is_same = change.what == "rewritten" or change.every_s == now.every_s
             every_s = now.every_s if is_same else change.every_s
             self._begin(name, every_s, now.body + 1, now.from_ms if is_same else None)
-            self._until_done(partial(self._put, verbs, name))
-        self._is_sure(name)
+        self._fulfil(verbs, name)
         self._world.log("operator", f"{name} was {change.what}")
 
-    def _put(self, verbs: Schedules, name: str) -> None:
-        era = self._eras[name][-1]
-        options = self._options(name, era.body)
-        verbs.put(name, f"every {era.every_s}s", topic=TICKS.name, **options)
-
-    def _until_done(self, act: Callable[[], object]) -> None:
+    def _fulfil(self, verbs: Schedules, name: str) -> None:
+        """Makes a schedule what is asked for, also where a failover comes between."""
         while True:
+            failovers = self._failovers
             try:
-                act()
+                is_done = self._try_to_fulfil(verbs, name, self._eras[name][-1])
             except (PublishUnknown, StoreUnavailable) as error:
                 self._world.log("operator", f"tries again: {error}")
-                self._scheduler.sleep(AGAIN_S)
-            else:
+                is_done = False
+            if is_done and failovers == self._failovers:
+                self._is_sure(name)
                 return
+            self._scheduler.sleep(AGAIN_S)
 
-    def _begin(self, name: str, every_s: int | None, body: int, from_ms: int | None = None) -> None:
+    def _try_to_fulfil(self, verbs: Schedules, name: str, era: Era) -> bool:
+        if era.is_deleted:
+            if verbs.get(name) is not None:  # else a call of before has done it
+                verbs.delete(name)
+            return True
+        if name != DECLARED and (era.every_s is not None or verbs.get(name) is None):
+            every_s = next(each.every_s for each in reversed(self._eras[name]) if each.every_s)
+            options = self._options(name, era.body)
+            verbs.put(name, f"every {every_s}s", topic=TICKS.name, **options)
+        record = verbs.get(name)
+        if record is None:
+            return False  # workers declare it again
+        if record.paused != (era.every_s is None):
+            (verbs.resume if record.paused else verbs.pause)(name)
+        return True
+
+    def _begin(
+        self, name: str, every_s: int | None, body: int, from_ms: int | None = None,
+        *, is_deleted: bool = False,
+    ) -> None:  # fmt: skip
         now_ms = self._world.server.now_ms()
-        self._eras[name].append(Era(every_s, body, now_ms, from_ms=from_ms))
+        self._eras[name].append(Era(every_s, body, now_ms, None, from_ms, is_deleted))
 
     def _is_sure(self, name: str) -> None:
         era, machine = self._eras[name][-1], self._world.machine
@@ -262,6 +280,8 @@ class SimulatedSchedules:
     def copied(self) -> None:
         """From now on the store is ahead of the server that it fails over to."""
         self._then = deepcopy((self._came, self._lacking, self._unsettled, self._counted))
+        for name, eras in self._eras.items():
+            self._then_sure[name] = sum(era.sure_ms is not None for era in eras)
 
     def failing_over(self) -> None:
         """The store forgets what has come since then, and is about to.
@@ -284,22 +304,31 @@ class SimulatedSchedules:
             self._forgotten[name] = forgotten.union(_sending(record))
 
     def failed_over(self) -> None:
-        """It has: what was put is put again."""
-        verbs = self._verbs(self.connection, self._operator, Events())
-        for number, name in enumerate(self._came):
-            if self._records().read(name) is None:
-                self._eras[name] = [Era(self._plan.every_s[number], 0, 0)]
-                if number:
-                    put = partial(self._put_first, verbs, name)
-                    self._scheduler.spawn(self._operator, put, "operator")
-                else:  # which workers declare as they begin
-                    for worker in filter(None, self._world.workers):
-                        worker.stop()
+        """It has: what was asked for since then is asked for again.
 
-    def _put_first(self, verbs: Schedules, name: str) -> None:
+        Until that is done, what is in force is the last that the server knows, or any that was
+        asked for since: a leader who had read it may write it.
+        """
+        self._failovers += 1
+        verbs = self._verbs(self.connection, self._operator, Events())
+        for number, (name, eras) in enumerate(self._eras.items()):
+            is_there = self._records().read(name) is not None
+            if is_there and len(eras) == self._then_sure[name]:
+                continue
+            for era in eras[self._then_sure[name] :]:
+                era.sure_ms = era.from_ms = None
+            last = eras[-1]
+            if number or last.sure_ms is not None or len(eras) > 1:
+                self._begin(name, last.every_s, last.body, is_deleted=last.is_deleted)
+            if not is_there and not number:  # workers declare it as they begin
+                for worker in filter(None, self._world.workers):
+                    worker.stop()
+            if name not in self._busy:
+                self._scheduler.spawn(self._operator, partial(self._again, verbs, name), "operator")
+
+    def _again(self, verbs: Schedules, name: str) -> None:
         self._open += 1
-        self._until_done(partial(self._put, verbs, name))
-        self._is_sure(name)
+        self._fulfil(verbs, name)
         self._open -= 1
 
     # Its promises.
@@ -320,10 +349,8 @@ class SimulatedSchedules:
             self._broken(f"{name} ticks for {tick_ms} behind {came[-1]}")
         if tick_ms > now_ms and not self._is_odd:
             self._broken(f"{name} ticks for {tick_ms} {tick_ms - now_ms} ms before its time")
-        # A clock that went back may be behind the tick.
-        ends = [*(each.sure_ms or max(now_ms, tick_ms) for each in eras[1:]), None]
         mine = [
-            era for era, end_ms in zip(eras, ends, strict=True)
+            era for era, end_ms in zip(eras, _ends(eras), strict=True)
             if era.every_s and tick_ms % (era.every_s * 1000) == 0
             and era.asked_ms <= tick_ms and (end_ms is None or tick_ms <= end_ms)
         ]  # fmt: skip
@@ -419,9 +446,12 @@ def _sending(record: Schedule | None) -> list[int]:
     return [] if sending is None else sending.ticks
 
 
-def _delete(verbs: Schedules, name: str) -> None:
-    if verbs.get(name) is not None:  # else a call of before has done it, whose reply was lost
-        verbs.delete(name)
+def _ends(eras: Sequence[Era]) -> list[int | None]:
+    """When each era was over for sure: once a later one was in force."""
+    ends: list[int | None] = []
+    for era in reversed(eras):
+        ends.append(era.sure_ms if era.sure_ms is not None else ends[-1] if ends else None)
+    return [*ends[-2::-1], None]
 
 
 class _Catalog:

@@ -15,7 +15,7 @@ from qframe.stores.model.role import ModelRole
 from qframe.stores.model.sequences import released
 from qframe.stores.model.standing import answer
 from qframe.stores.model.state import GroupCursor, Slot, StoredMessage, TopicState
-from qframe.stores.rules import due_of
+from qframe.stores.rules import due_of, has_place
 from qframe.stores.types import Entry, SlotsClosed
 from qframe.topic import Kind, Topic
 
@@ -48,7 +48,7 @@ def publish(state: TopicState, entries: Sequence[Entry], now_ms: int) -> list[Ou
     for entry in entries:
         slot = state.slots[entry.slot]
         known = (entry.slot, entry.id) in ids or _is_known(entry, slot, now_ms)
-        if known or _has_been(entry, slot):
+        if known or not has_place(entry, slot.marks.get(_series_of(entry))):
             outcomes.append(Outcome.DUPLICATE)
             continue
         ids.add((entry.slot, entry.id))
@@ -73,12 +73,9 @@ def _is_known(entry: Entry, slot: Slot, now_ms: int) -> bool:
     return until_ms > now_ms
 
 
-def _has_been(entry: Entry, slot: Slot) -> bool:
-    """Whether its series is at its place already, or further."""
-    if entry.series is None:
-        return False
-    mark, until_ms = series_mark(*entry.series)
-    return slot.marks.get(mark, 0) >= until_ms
+def _series_of(entry: Entry) -> str:
+    """The mark of its series; empty where it is of none."""
+    return "" if entry.series is None else series_mark(*entry.series)[0]
 
 
 def _store(state: TopicState, slot: Slot, entry: Entry, now_ms: int) -> Outcome:

@@ -11,6 +11,7 @@ from sqlalchemy import bindparam, select
 
 from qframe.codec import batch_mark_of, series_mark
 from qframe.drivers.sql import Row, Statement, Transaction
+from qframe.stores.rules import has_place
 from qframe.stores.sql import named
 from qframe.stores.sql.padding import padded
 from qframe.stores.sql.schema import marks
@@ -120,9 +121,9 @@ def _not_seen(
         if is_new and named and (batch := batch_mark_of(entry.id)):
             is_new = batch not in known
         if is_new and entry.series is not None:
-            mark, place = series_mark(*entry.series)
-            is_new = known.get(mark, 0) < place
-            known[mark] = max(known.get(mark, 0), place)
+            mark, place_ms = series_mark(*entry.series)
+            if is_new := has_place(entry, known.get(mark)):
+                known[mark] = place_ms
         results.append(is_new)
         if is_new:
             seen.add(entry.id)

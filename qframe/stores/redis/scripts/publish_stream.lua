@@ -4,9 +4,9 @@
 -- ARGV[1] given (now), ARGV[2] window, ARGV[3] limit, ARGV[4] mark; then for each item three: how
 --   it comes, how many messages it has, their envelopes one after the other. `how` is empty for
 --   messages that are due now under the mark of ARGV[4]; else msgpack of [mark, other mark, at,
---   delay, id, series, place]: the mark of a series, and its time. `window` is for how many ms
---   marks are remembered; `limit` is 0 or how many unsettled messages the slot may hold, and then
---   each item has one message.
+--   delay, id, series, place, follows]: the mark of a series, its time, and the time that it
+--   follows. `window` is for how many ms marks are remembered; `limit` is 0 or how many unsettled
+--   messages the slot may hold, and then each item has one message.
 -- Reply: a letter for each item: s stored, d duplicate, f full. The error CLOSED if the slot is
 --   being split, or was: none of it is stored.
 -- Cost: 7 commands for all that is due now; 2 for each item that is delayed; with a limit 3, and 2
@@ -86,8 +86,9 @@ local marks, items = { mark ~= '' and mark or nil }, {}
 for i = 5, #ARGV, 3 do
   local item = { mark = mark, size = tonumber(ARGV[i + 1]), envelopes = ARGV[i + 2] }
   if ARGV[i] ~= '' then
-    local own, other, at, delay, id, series, place = unpack(cmsgpack.unpack(ARGV[i]))
-    item.mark, item.other, item.id, item.series, item.place = own, other, id, series, place
+    local own, other, at, delay, id, series, place, follows = unpack(cmsgpack.unpack(ARGV[i]))
+    item.mark, item.other, item.id = own, other, id
+    item.series, item.place, item.follows = series, place, follows
     item.due = at or (delay and now + delay)
     marks[#marks + 1] = own
     if other then
@@ -104,16 +105,14 @@ local known = known_marks(slot, marks, now)
 local room = limit > 0 and limit - unsettled() or nil
 local outcomes, new, parts, size, delayed = {}, {}, {}, 0, 0
 for i, item in ipairs(items) do
-  local series = item.series
-  if known[item.mark] or (item.other and known[item.other])
-      or (series and (known[series] or 0) >= item.place) then
+  if known[item.mark] or (item.other and known[item.other]) or not has_place(known, item) then
     outcomes[i] = 'd'
   elseif room and room < item.size then
     outcomes[i], room = 'f', 0
   else
     outcomes[i], new[item.mark] = 's', true
-    if series then
-      known[series], new[series] = item.place, item.place
+    if item.series then
+      known[item.series], new[item.series] = item.place, item.place
     end
     room = room and room - item.size
     if item.due and item.due > now then

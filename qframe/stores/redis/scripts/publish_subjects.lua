@@ -4,7 +4,8 @@
 -- ARGV[1] given (now), ARGV[2] kind, ARGV[3] window, ARGV[4] limit, ARGV[5] gap timeout, ARGV[6]
 --   mark; then for each message three: how it comes, its subject, its envelope. `how` is empty
 --   for a message that is due now under the mark of ARGV[6]; else msgpack of [mark, other mark,
---   at, delay, priority, sequence, series, place]: the mark of a series, and its time.
+--   at, delay, priority, sequence, series, place, follows]: the mark of a series, its time, and the
+--   time that it follows.
 -- Reply: a letter for each message: s stored, m merged, r replaced, d duplicate, f full. The
 --   error CLOSED if the slot is being split, or was: none of it is stored.
 -- Cost: for new subjects 7 commands and 4 for each group; 1 to 8 for each message and group that
@@ -102,10 +103,10 @@ for i = 7, #ARGV, 3 do
                  tries = 0, lost = 0, given = 0, receipt = '', error = '' }
   local message = { subject = ARGV[i + 1], head = head, mark = mark }
   if ARGV[i] ~= '' then
-    local own, other, at, delay, priority, sequence, series, place =
+    local own, other, at, delay, priority, sequence, series, place, follows =
       unpack(cmsgpack.unpack(ARGV[i]))
     message.mark, message.other, message.sequence = own, other, sequence
-    message.series, message.place = series, place
+    message.series, message.place, message.follows = series, place, follows
     head.due, head.priority = at or now + delay, priority
     marks[#marks + 1] = own
     if other then
@@ -123,7 +124,7 @@ local outcomes, new, full, going, place_of = {}, {}, false, {}, {}
 for i, message in ipairs(messages) do
   local series = message.series
   if known[message.mark] or (message.other and known[message.other])
-      or (series and (known[series] or 0) >= message.place) then
+      or not has_place(known, message) then
     outcomes[i] = 'd'
   elseif limit > 0 and adds(groups, message.subject) and (full or not has_room(groups)) then
     outcomes[i], full = 'f', true

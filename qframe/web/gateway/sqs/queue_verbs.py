@@ -284,9 +284,8 @@ class QueueVerbs:
         name = queue_named_by(request.queue_url)
         call.check(name, "admin")
         await self._service.blocking(
-            self._book.change, name,
-            lambda found: Queue(name=found.name, deleted=True, version=found.version),
-        )  # fmt: skip
+            self._book.change, name, lambda found: Queue(name=found.name, deleted=True)
+        )
         await self._service.leave(name)
         await self._service.blocking(self._delete, name)
         return {}

@@ -182,8 +182,7 @@ class QueueBook:
         if before is not None and not before.deleted:
             return False
         self.serve(queue)
-        version = max(self._clock.now_ms(), 0 if before is None else before.version + 1)
-        return self._write(msgspec.structs.replace(queue, version=version))
+        return self._written(queue, before) is not None
 
     def serve(self, queue: Queue) -> Topic:
         """Makes the topic of a queue known, and its group collect; returns it as it is declared.
@@ -213,8 +212,7 @@ class QueueBook:
             before = self._stored(name)
             if before is None or before.deleted:
                 raise no_queue()
-            after = msgspec.structs.replace(how(before), version=before.version + 1)
-            if self._write(after):
+            if (after := self._written(how(before), before)) is not None:
                 return after
         raise unavailable("The queue is changed by others all the time.")
 
@@ -225,16 +223,23 @@ class QueueBook:
             return None
         return _decoded(found[0]) if found else None
 
-    def _write(self, queue: Queue) -> bool:
+    def _written(self, queue: Queue, before: Queue | None) -> Queue | None:
+        """The queue as it is written in place of `before`; None if somebody else was first.
+
+        Its version is a time, so that it is behind those that were forgotten in a failover.
+        """
+        last = None if before is None else before.version
+        version = max(self._clock.now_ms(), (last or 0) + 1)
+        queue = msgspec.structs.replace(queue, version=version)
         self._read.pop(queue.name, None)
-        named = f"{queue.name}/{queue.version}"
+        named = f"{queue.name}/{version}"
         entry = Entry(
             0, queue.name, named, named, queue.name, None, msgspec.json.encode(queue),
-            at_ms=_NEVER_MS, series=(queue.name, queue.version),
+            at_ms=_NEVER_MS, series=(queue.name, version), follows=last,
         )  # fmt: skip
         published = self._producer.send(BOOK, [entry])
         self._listed = None
-        return published[0].outcome is not Outcome.DUPLICATE
+        return queue if published[0].outcome is not Outcome.DUPLICATE else None
 
     def _open(self) -> None:
         if not self._is_open:
