@@ -277,6 +277,28 @@ def test_a_closed_slot_takes_nothing_and_hands_nothing_out(bench: Bench) -> None
     bench.topics.remove(topic)
 
 
+@pytest.mark.parametrize("kind", ["stream", "ordered"])
+def test_a_new_slot_takes_nothing_until_it_is_in_use(bench: Bench, kind: str) -> None:
+    """Also of whoever has known it to be in use, before the store failed over."""
+    topic = bench.topic(kind, "g", slots=2)
+    bench.publish(topic, 0, "a")
+    halves = topic.split_of(0)
+    for half in halves:
+        bench.store.open_slot(topic, half, 0, "t")
+        bench.store.remember(topic, half, marks={"m": 10**13}, head=3, token="t")
+    known = topic.grown(4, Growth(first=2))
+    keys = iter(f"x{number}" for number in range(100))
+    here = next(key for key in keys if known.slot_of(key.encode()) == halves[0])
+    for _ in range(2):
+        with pytest.raises(SlotsClosed) as raised:
+            bench.store.publish(known, [bench.entry(known, 1, here)])
+        assert raised.value.outcomes == [None]
+    assert bench.store.take(known, "g", {halves[0]: "f" * 16}) == []
+    after = grown(bench, topic, 4)
+    bench.publish(after, 1, here)
+    assert sorted(bench.bodies(after)) == [0, 1]
+
+
 def test_whoever_was_thought_dead_writes_nothing_into_a_slot_that_another_fills(
     bench: Bench,
 ) -> None:

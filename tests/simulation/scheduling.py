@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 import msgspec
 
-from qframe.errors import PublishUnknown, StoreUnavailable
+from qframe.errors import BadOption, PublishUnknown, StoreUnavailable, UnknownTopic
 from qframe.events import Events
 from qframe.outcomes import Outcome
 from qframe.producing.producer import Producer
@@ -237,7 +237,7 @@ class SimulatedSchedules:
             failovers = self._failovers
             try:
                 is_done = self._try_to_fulfil(verbs, name, self._eras[name][-1])
-            except (PublishUnknown, StoreUnavailable) as error:
+            except (PublishUnknown, StoreUnavailable, UnknownTopic, BadOption) as error:
                 self._world.log("operator", f"tries again: {error}")
                 is_done = False
             if is_done and failovers == self._failovers:

@@ -70,16 +70,17 @@ def grow(state: TopicState, seen: Topic, following: Topic, tokens: Mapping[int, 
         raise _closed(state)
     state.topic = known.grown(following.slots, following.growth)
     for number in new:
-        marks = state.slots[number].marks
+        slot, marks = state.slots[number], state.slots[number].marks
+        slot.closed = False
         for mark in [mark for mark in marks if mark.startswith(OPEN)]:
             del marks[mark]
     return True
 
 
 def open_slot(state: TopicState, number: int, like: int, token: str) -> None:
-    """Makes a slot with just the groups of another."""
+    """Makes a slot with just the groups of another; it is closed until it is in use."""
     if number not in state.slots:
-        state.slots[number] = Slot(marks={OPEN + token: BEYOND_MS})
+        state.slots[number] = Slot(marks={OPEN + token: BEYOND_MS}, closed=True)
     for cursors in state.groups.values():
         if like in cursors and number not in cursors:
             cursors[number] = GroupCursor(max_parked=cursors[like].max_parked)
@@ -126,13 +127,14 @@ def discard(state: TopicState, number: int) -> None:
 
     Of one that was split its history and its epochs stay; one that is not in use yet is no more.
     """
-    if (slot := state.slots.pop(number, None)) is None:
+    if state.slots.pop(number, None) is None:
         return
+    was_split = number in state.topic.past_slots
     for cursors in state.groups.values():
         cursor = cursors.pop(number, None)
-        if slot.closed and cursor is not None:
+        if was_split and cursor is not None:
             cursors[number] = GroupCursor(
                 epoch=cursor.epoch, history=cursor.history, endings=cursor.endings
             )
-    if slot.closed:
+    if was_split:
         state.slots[number] = Slot(closed=True)

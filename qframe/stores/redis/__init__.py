@@ -9,7 +9,7 @@ and a script can make their names. `qf:{namespace}:topics` is a hash of what is 
     claimed    some group took what was kept    letters, held,   what waits behind a gap: values by
     asleep     who waits, and how pulls stand      gaps          member; by name; by when it passes
     expiries   groups that expire, by when they are dropped
-    closed     it is being split in two, or was
+    closed     it is being split in two, or was; or is new, and not in use yet
     opened     the next token of who makes it; - while it is discarded; = and the end of the lease
                under which it comes into use, from then on
     birth      in slot 0, a name of what is here: another one once it was lost
@@ -88,9 +88,10 @@ done so far. The owner of a slot is fenced by the epoch of its cursors, which st
 a slot is discarded; so nothing that a worker does often looks at `closed`. Slot 0 keeps the list of
 groups, and what stands there alone, when it is split: `enlist` then decides in place of
 `subscribe`. A slot that is made is written under a token, which each write replaces by the next
-one. Before `grow` puts it into use, which touches keys of another server, `use` changes the token
-into a mark that nobody writes by, and refuses where the token is another one; then it is looked
-whether both marks and `closed` are there, in case a server has just taken over.
+one; it is closed, too, for whoever knows it from before a failover. Before `grow` puts it into use,
+which touches keys of another server, `use` opens it and changes the token into a mark that nobody
+writes by, and refuses where the token is another one; then it is looked whether both marks and
+`closed` are there, in case a server has just taken over.
 
 Failures. A call that a server refused undone is tried again for a few seconds (`drivers/redis.py`).
 A reply that never came is told as `AnswerLost`; then publishing is repeated by its marks, settling

@@ -28,12 +28,13 @@ Locks are taken in one order, each sort ascending, and only on what an operation
              subjects does); so epoch and receipt are checked in the transaction that acts
 
 Growth. A closed slot has a head below zero, and its cursors leases that end below zero, so whoever
-locks one of them to change something notices without another statement. An operation that goes
-over all slots and locks none of them (reading, dead letters, groups that come or go) compares how
-far the topic has grown with what it went by. In both cases `SlotsClosed` is raised, nothing is
-done, and `role` runs the operation again. The cursors of slots that were split stay, and groups
-that come later have them too, so a worker that has not heard of the growth is fenced, and not told
-that its group is gone. A pull looks at the slots that it was asked for and at those between.
+locks one of them to change something notices without another statement; so has a new one until it
+is in use. An operation that goes over all slots and locks none of them (reading, dead letters,
+groups that come or go) compares how far the topic has grown with what it went by. In both cases
+`SlotsClosed` is raised, nothing is done, and `role` runs the operation again. The cursors of slots
+that were split stay, and groups that come later have them too, so a worker that has not heard of
+the growth is fenced, and not told that its group is gone. A pull looks at the slots that it was
+asked for and at those between.
 
 An operation that waited for a cursor and finds it gone knows that the group was dropped: publishing
 leaves that group out, all else says `UnknownGroup`. Pulling needs no `SKIP LOCKED`, since a cursor

@@ -13,8 +13,8 @@ from qframe.stores.acts import Copying
 from qframe.stores.records import MemoryPage, Position, Record, Section, SectionPage
 from qframe.stores.searching import PASSED_MS, RESTORED
 from qframe.stores.sql import arrivals, heads, ranges
-from qframe.stores.sql.cursors import cursors_of, known_group, lock_slots
-from qframe.stores.sql.growing import use_token
+from qframe.stores.sql.cursors import CLOSED, cursors_of, known_group, lock_heads, lock_slots
+from qframe.stores.sql.growing import turned, use_token
 from qframe.stores.sql.parking import max_parked_of
 from qframe.stores.sql.publish import LAST_DELAYED
 from qframe.stores.sql.role import SqlRole
@@ -174,11 +174,11 @@ def restore(
     token: str | None,
 ) -> None:  # fmt: skip
     """Writes down messages of a section."""
-    next_number = lock_slots(transaction, ref, [section.slot])[section.slot]
-    use_token(transaction, ref, section.slot, token)
+    next_number = _lock(transaction, ref, [section.slot], token)[section.slot]
     at = ref.slot_number(section.slot)
     if section.part == "line":
-        _append(transaction, at, next_number, records)
+        if (end := _append(transaction, at, next_number, records)) > next_number:
+            _set_head(transaction, at, end, token)
     elif section.part == "later":
         _delay(transaction, at, records)
     elif section.part == "held":
@@ -193,6 +193,22 @@ def restore(
             _bury(transaction, cursor, records)
 
 
+def _lock(
+    transaction: Transaction, ref: TopicRef, wanted: Sequence[int], token: str | None
+) -> dict[int, int]:
+    """Locks slots, which use their token up where one is given; returns their next numbers."""
+    if token is None:
+        return lock_slots(transaction, ref, wanted)
+    heads = lock_heads(transaction, ref, wanted)
+    for slot in wanted:
+        use_token(transaction, ref, slot, token)
+    return {slot: max(head, turned(head)) for slot, head in heads.items()}
+
+
+def _set_head(transaction: Transaction, at: int, head: int, token: str | None) -> None:
+    transaction.run(arrivals.SET_HEAD, (head if token is None else turned(head), at))
+
+
 def _envelope(record: Record) -> Row:
     return (
         record.id, record.key, heads.headers_text(record.headers), record.body,
@@ -200,11 +216,11 @@ def _envelope(record: Record) -> Row:
     )  # fmt: skip
 
 
-def _append(transaction: Transaction, at: int, head: int, records: Sequence[Record]) -> None:
-    """Appends what the log has not; the messages' times of joining grow."""
+def _append(transaction: Transaction, at: int, head: int, records: Sequence[Record]) -> int:
+    """Appends what the log has not, in which times of joining grow; returns its next offset."""
     new = [record for record in records if (record.seq or 0) >= head]
     if not new:
-        return
+        return head
     joined = transaction.rows(_LAST_JOINED, (at,))[0][0] or 0
     now_ms = transaction.now_ms()
     rows = []
@@ -212,7 +228,7 @@ def _append(transaction: Transaction, at: int, head: int, records: Sequence[Reco
         joined = max(joined, min(record.published_at_ms, now_ms))
         rows.append((at, record.seq, *_envelope(record), joined))
     transaction.run_many(_APPEND, rows)
-    transaction.run(arrivals.SET_HEAD, ((new[-1].seq or 0) + 1, at))
+    return (new[-1].seq or 0) + 1
 
 
 def _delay(transaction: Transaction, at: int, records: Sequence[Record]) -> None:
@@ -297,13 +313,13 @@ def restore_positions(
     token: str | None,
 ) -> None:  # fmt: skip
     """Writes down how far a group is."""
-    lock_slots(transaction, ref, [one.slot for one in positions])
-    for one in positions:
-        use_token(transaction, ref, one.slot, token)
+    _lock(transaction, ref, [one.slot for one in positions], token)
     number = known_group(transaction, ref, group)
     rows: list[tuple[Any, ...]] = []
     for one in positions:
         window = (RESTORED, PASSED_MS) if one.floor < one.read else (None, 0)
+        if token is not None:
+            window = (None, CLOSED)
         rows.append(
             (one.floor, one.read, one.base, ranges.dump(one.settled), *window, one.published,
              one.acked, one.cancelled, ref.cursor_number(number, one.slot))
@@ -325,10 +341,8 @@ def remember(
 ) -> None:  # fmt: skip
     """Writes down what a slot remembers, and its next number."""
     at = ref.slot_number(slot)
-    known = lock_slots(transaction, ref, [slot])[slot]
-    use_token(transaction, ref, slot, token)
-    if head > known:
-        transaction.run(arrivals.SET_HEAD, (head, at))
+    if head > _lock(transaction, ref, [slot], token)[slot]:
+        _set_head(transaction, at, head, token)
     for what, pairs in values.items():
         transaction.run_many(_FORGET[what], [(at, name) for name in pairs])
         transaction.run_many(_REMEMBER[what], [(at, *pair) for pair in pairs.items()])

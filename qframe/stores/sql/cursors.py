@@ -267,6 +267,16 @@ def lock_open_slots(
     Raises:
         UnknownTopic: if the topic was deleted.
     """
+    heads = lock_heads(transaction, ref, wanted)
+    return {slot: head for slot, head in heads.items() if head >= 0}
+
+
+def lock_heads(transaction: Transaction, ref: TopicRef, wanted: Iterable[int]) -> dict[int, int]:
+    """The heads of slots, below zero where they are closed, locked as by `lock_slots`.
+
+    Raises:
+        UnknownTopic: if the topic was deleted.
+    """
     numbers_of = sorted({ref.slot_number(slot) for slot in wanted})
     found: dict[int, int] = {}
     for some in padded(numbers_of):
@@ -274,7 +284,7 @@ def lock_open_slots(
     if len(found) < len(numbers_of):
         check_declared(transaction, ref)
     first = ref.slot_number(0)
-    return {number - first: head for number, head in found.items() if head >= 0}
+    return {number - first: head for number, head in found.items()}
 
 
 def lock_cursors(transaction: Transaction, wanted: Iterable[int]) -> dict[int, CursorRow]:

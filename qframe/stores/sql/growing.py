@@ -24,8 +24,8 @@ from qframe.stores.sql.cursors import (
     SET_CURSOR,
     UNCLAIMED,
     lock_cursors,
+    lock_heads,
     lock_open_slots,
-    lock_slots,
     lock_topic,
 )
 from qframe.stores.sql.groups import own
@@ -67,6 +67,9 @@ _NO_TOKENS: Final = Statement(
     "at open beyond",
 )  # fmt: skip
 _TOKENS: Final = (OPEN, OPEN[:-1] + chr(ord(OPEN[-1]) + 1))
+_USE_CURSOR: Final = Statement(
+    cursors.update().where(cursors.c.cursor == bindparam("at")).values(lease_until=0), "at"
+)
 _TOKEN: Final = Statement(marks.insert(), "slot mark expires")
 _HAS_TOKEN: Final = Statement(
     select(marks.c.mark).where(
@@ -131,14 +134,19 @@ def grow(
         return False
     new = sorted(set(following.all_slots) - set(known.all_slots))
     gone = sorted(set(known.all_slots) - set(following.all_slots))
-    lock_slots(transaction, ref, new)
+    heads = lock_heads(transaction, ref, new)
     for slot in new:
         _check_token(transaction, ref, slot, tokens.get(slot, ""))
     if lock_open_slots(transaction, ref, gone):
         raise closed(ref)
     transaction.run_many(_NO_TOKENS, [(ref.slot_number(slot), *_TOKENS) for slot in new])
+    in_use = [(turned(head), ref.slot_number(slot)) for slot, head in heads.items() if head < 0]
+    transaction.run_many(arrivals.SET_HEAD, in_use)
+    numbers = [number for number, _ in transaction.rows(GROUPS, (ref.id,))]
+    used = [(ref.cursor_number(number, slot),) for number in numbers for slot in new]
+    transaction.run_many(_USE_CURSOR, used)
     # The sum of the heads is what bells look at where no word goes round.
-    transaction.run_many(arrivals.SET_HEAD, [(_closed_head(0), ref.slot_number(s)) for s in gone])
+    transaction.run_many(arrivals.SET_HEAD, [(turned(0), ref.slot_number(s)) for s in gone])
     growth = following.growth
     transaction.run(_SET_SLOTS, (following.slots, ref.id))
     transaction.run(FORGET_GROWTH, (ref.id,))
@@ -152,6 +160,7 @@ def open_slot(
 ) -> None:
     """Makes a slot that is in use by nobody yet, with just the groups that another one has.
 
+    It is closed until it is in use: who knows it from before a failover writes nothing there.
     Groups that are dropped have taken their cursors with them.
     """
     lock_topic(transaction, ref)
@@ -162,9 +171,9 @@ def open_slot(
     elif transaction.row(HEAD, (at,)) is not None:
         _check_token(transaction, ref, slot, token)
     else:
-        transaction.run(ADD_SLOT, (at, 0))
+        transaction.run(ADD_SLOT, (at, turned(0)))
         transaction.run(_TOKEN, (at, OPEN + token, BEYOND_MS))
-    lock_slots(transaction, ref, [slot])
+    lock_heads(transaction, ref, [slot])
     numbers = [number for number, _ in transaction.rows(GROUPS, (ref.id,))]
     places = [ref.cursor_number(number, each) for number in numbers for each in (slot, like)]
     there = lock_cursors(transaction, places)
@@ -174,7 +183,8 @@ def open_slot(
         if ref.cursor_number(number, like) in there and ref.cursor_number(number, slot) not in there
     ]
     transaction.run_many(
-        ADD_CURSOR, [(each, NO_EPOCH, 0, 0, 0, ranges.EMPTY, None, 0, 0, 0, 0) for each in new]
+        ADD_CURSOR,
+        [(each, NO_EPOCH, 0, 0, 0, ranges.EMPTY, None, CLOSED, 0, 0, 0) for each in new],
     )
 
 
@@ -212,7 +222,7 @@ def close_slot(transaction: Transaction, ref: TopicRef, slot: int) -> None:
     head = lock_open_slots(transaction, ref, [slot]).get(slot)
     if head is None:
         return
-    transaction.run(arrivals.SET_HEAD, (_closed_head(head), ref.slot_number(slot)))
+    transaction.run(arrivals.SET_HEAD, (turned(head), ref.slot_number(slot)))
     names = {
         ref.cursor_number(number, slot): name
         for number, name in transaction.rows(GROUPS, (ref.id,))
@@ -234,7 +244,7 @@ def discard(transaction: Transaction, ref: TopicRef, slot: int, limit: int) -> b
     lock_topic(transaction, ref)
     now = _check_unused(transaction, ref, slot)
     was_split = slot in now.topic.past_slots
-    lock_open_slots(transaction, ref, [slot])  # whoever has opened it may be writing still
+    lock_heads(transaction, ref, [slot])  # whoever has opened it may be writing still
     numbers = [number for number, _ in transaction.rows(GROUPS, (ref.id,))]
     places = [ref.cursor_number(number, slot) for number in numbers]
     transaction.run(_NO_TOKENS, (ref.slot_number(slot), *_TOKENS))
@@ -274,6 +284,6 @@ def _check_unused(transaction: Transaction, ref: TopicRef, slot: int) -> TopicRe
     return now
 
 
-def _closed_head(head: int) -> int:
-    """The head of a closed slot, as its row has it."""
+def turned(head: int) -> int:
+    """The head of a slot as the row of a closed one has it, or of one that is closed, as it is."""
     return -1 - head

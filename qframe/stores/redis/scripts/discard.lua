@@ -12,7 +12,7 @@
 local slot = KEYS[1]
 local kind, step, leased = ARGV[1], ARGV[2], ARGV[3]
 --@include closed head
-local keeps = is_closed(slot)
+local keeps = redis.call('GET', slot .. 'closed') == '1'
 if not keeps then
   local used = string.match(redis.call('GET', slot .. 'opened') or '', '^=(%d+)$')
   if used and tonumber(used) >= tonumber(leased) then
@@ -51,6 +51,6 @@ redis.call('UNLINK', slot .. 'head', slot .. 'first', slot .. 'ticket', slot .. 
   slot .. 'later', slot .. 'ids', slot .. 'letters', slot .. 'held', slot .. 'gaps',
   slot .. 'sequences', slot .. 'asleep', slot .. 'opened')
 if not keeps then
-  redis.call('UNLINK', slot .. 'groups', slot .. 'claimed', slot .. 'expiries')
+  redis.call('UNLINK', slot .. 'groups', slot .. 'claimed', slot .. 'expiries', slot .. 'closed')
 end
 return 0

@@ -7,7 +7,7 @@
 --   expires ('' for never), max parked ('' where it has never kept order).
 -- Reply: 1 if remains of a group that is gone are there still, else 0; an error CLOSED if the slot
 --   is in use, or another's, or was discarded since.
--- Cost: 5 commands, and 4 to 6 for each group; those of drop_group for one that is gone.
+-- Cost: 6 commands, and 4 to 6 for each group; those of drop_group for one that is gone.
 -- Promise: one atomic step, but for remains; groups that are there keep what they have.
 local slot = KEYS[1]
 local kind, token, following, again, claimed = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
@@ -17,6 +17,7 @@ if opened ~= token and opened ~= following and (opened or again == '1') then
   return refusal()
 end
 redis.call('SET', slot .. 'opened', following)
+redis.call('SET', slot .. 'closed', 'new')
 local wanted, remains = {}, 0
 for i = 6, #ARGV, 4 do
   wanted[ARGV[i]] = true

@@ -4,7 +4,7 @@
 -- ARGV[1] token (under which it was opened), ARGV[2] leased (until when the lease lasts under which
 --   the caller sees to the growth).
 -- Reply: 0; an error CLOSED if the slot is another's, or was discarded since.
--- Cost: 2 commands.
+-- Cost: 3 commands.
 -- Promise: one atomic step, the same a second time. Nobody discards it any more but who has leased
 --   the growth since.
 local slot = KEYS[1]
@@ -16,4 +16,5 @@ if opened ~= token and opened ~= used then
   return refusal()
 end
 redis.call('SET', slot .. 'opened', used)
+redis.call('DEL', slot .. 'closed')
 return 0
