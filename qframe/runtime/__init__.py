@@ -33,11 +33,12 @@ One `Consumer` per handler, of four parts with a thread or more each, joined by 
   serial); the others wait in its lane. In a consumer with `tags=` it settles what is not wanted.
 * An **attempt** is a delivery in this worker. Its handler sees it as a `Message`; its state is
   written by its own methods alone (`handler/attempt.py` has the states).
-* The **engine** leads attempts through their handler: it begins them (are they ours, is there a
-  token, what does the policy say), and its *finisher* ends them (acknowledged, tried again here or
-  by the store, given back, left to their user). It is the same for one attempt and for a batch, in
-  every executor, and a policy tells it what is to become of each attempt. There is one fast path:
-  plain handlers in threads, with no policy, rate or breaker, are called in a loop of their own.
+* The **engine** leads attempts through their handler: its *starter* begins them (are they ours, is
+  there a token, what does the policy say), and its *finisher* ends them (acknowledged, tried again
+  here or by the store, given back, left to their user). It is the same for one attempt and for a
+  batch, in every executor, and a policy tells it what is to become of each attempt. There is one
+  fast path: plain handlers in threads, with no policy, rate or breaker, are called in a loop of
+  their own.
 * The **policy** makes an effect happen as often as it should: `Direct` asks nobody, `SettleFirst`
   settles before the handler is called, `Marks` and `Transactional` ask an idempotent checker.
 * The **executor** calls the handler. `ThreadExecutor` cuts attempts into runs: many to a run where

@@ -62,9 +62,9 @@ GUARDS: Final = [
     ),
     Mutant(
         "a worker that was just thawed begins a handler that has to be admitted",
-        "runtime/consume/engine.py",
-        "            elif not certain or attempt.delivery not in self._in_flight:\n",
-        "            elif attempt.delivery not in self._in_flight:\n",
+        "runtime/consume/starter.py",
+        "            elif not certain or attempt.delivery not in present:\n",
+        "            elif attempt.delivery not in present:\n",
         UNIT + "test_certainty.py",
     ),
     Mutant(
@@ -83,16 +83,16 @@ GUARDS: Final = [
     ),
     Mutant(
         "a handler is called for what was lost while it was claimed",
-        "runtime/consume/engine.py",
-        "unit = self._still_here(self._sorted_out(policy.begin(unit)))  # that",
+        "runtime/consume/starter.py",
+        "unit = self.still_here(self._sorted_out(policy.begin(unit)))  # that",
         "unit = self._sorted_out(policy.begin(unit))  # that",
         "tests/integration/checkers/test_late_claims.py",
     ),
     Mutant(
         "a handler gets a transaction for what was lost while it was claimed",
-        "runtime/consume/engine.py",
-        "lost = [attempt for attempt in unit if not self.is_mine(attempt)]  # it",
-        "lost: list[Attempt] = []  # it",
+        "runtime/consume/starter.py",
+        "lost = [attempt for attempt in unit if not is_mine(attempt)]",
+        "lost: list[Attempt] = []",
         "tests/integration/checkers/test_late_claims.py",
     ),
     Mutant(
@@ -213,7 +213,7 @@ GUARDS: Final = [
     ),
     Mutant(
         "what its user has not acknowledged is marked at the end of a stop",
-        "runtime/consume/finisher.py",
+        "runtime/consume/in_hand.py",
         "        if has_returned and attempt.auto_ack:",
         "        if has_returned:",
         UNIT + "test_late_marks.py -k took_over",

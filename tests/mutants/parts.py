@@ -35,8 +35,8 @@ PARTS: Final = [
     ),
     Mutant(
         "what a loop takes is not left to its user",
-        "runtime/consume/engine.py",
-        "        self._finisher.leave(attempt, has_returned=True)\n"
+        "runtime/consume/starter.py",
+        "        self._in_hand.leave(attempt, has_returned=True)\n"
         "        return not attempt.settled\n",
         "        return not attempt.settled\n",
         PULLS,

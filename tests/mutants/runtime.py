@@ -293,33 +293,32 @@ RUNTIME: Final = [
     Mutant(
         "the lane of what is lost stays busy",
         "runtime/consume/consumer.py",
-        "        self._order.forget(lost)\n        for attempt in waiting:\n"
-        "            self._finisher.free(attempt.delivery)\n",
-        "        self._order.forget(lost)\n",
+        "        self._in_hand.free([attempt.delivery for attempt in waiting])\n",
+        "",
         WORKER,
     ),
     # Beginning and ending.
     Mutant(
         "a retry here frees no lane",
         "runtime/consume/finisher.py",
-        "        self._take_back(self._order.end(self._failures.disposition_of(attempt, error)))\n"
-        "        self.free(attempt.delivery)\n",
-        "        self._take_back(self._order.end(self._failures.disposition_of(attempt, error)))\n",
+        "        self._in_hand.end(self._failures.disposition_of(attempt, error))\n"
+        "        self._in_hand.free([attempt.delivery])\n",
+        "        self._in_hand.end(self._failures.disposition_of(attempt, error))\n",
         f"{UNIT}test_harness.py {UNIT}test_local_retries.py {WORKER}",
     ),
     Mutant(
         "what its user settles frees no lane",
-        "runtime/consume/finisher.py",
+        "runtime/consume/manual_finisher.py",
         "        if has_returned:  # else its handler's return frees the lane\n"
-        "            self.free(attempt.delivery)\n",
+        "            self._in_hand.free([attempt.delivery])\n",
         "",
         WORKER,
     ),
     Mutant(
         "what a batch acknowledges together frees no lane",
-        "runtime/consume/finisher.py",
-        "        if following := self._order.free(returned):\n",
-        "        if following := self._order.free([]):\n",
+        "runtime/consume/manual_finisher.py",
+        "        self._in_hand.free(returned)\n",
+        "",
         f"{UNIT}test_batching_messages.py",
     ),
     Mutant(
@@ -354,9 +353,9 @@ RUNTIME: Final = [
     ),
     Mutant(
         "what a user forgets keeps its lane",
-        "runtime/consume/finisher.py",
-        "self._failures.disposition_of_leaked(delivery)))\n            self.free(delivery)\n",
-        "self._failures.disposition_of_leaked(delivery)))\n",
+        "runtime/consume/manual_finisher.py",
+        "disposition_of_leaked(delivery))\n            self._in_hand.free([delivery])\n",
+        "disposition_of_leaked(delivery))\n",
         WORKER,
     ),
     # Stopping.
@@ -493,16 +492,16 @@ RUNTIME: Final = [
     ),
     Mutant(
         "a transaction is committed for what is lost",
-        "runtime/consume/finisher.py",
-        "        return self._slots.certain() and attempt.delivery in self._in_flight\n",
+        "runtime/consume/in_hand.py",
+        "        return self.slots.certain() and attempt.delivery in self.in_flight\n",
         "        return True\n",
         "tests/integration/checkers/test_exactly_once.py",
     ),
     Mutant(
         "what is put back goes to the store, past what waits behind it",
         "runtime/consume/consumer.py",
-        "self.executor.dispatch(self._finisher.attempts(self._acks.take_back(attempts)))",
-        "self._finisher.drop([one for one in attempts if self._acks.let_go(one.delivery)])",
+        "self.executor.dispatch(self._in_hand.attempts(self._acks.take_back(attempts)))",
+        "self._in_hand.drop([one for one in attempts if self._acks.let_go(one.delivery)])",
         "tests/integration/consumers/test_pulling.py",
     ),
 ]

@@ -67,7 +67,7 @@ class Bench:
     def run(self, deliveries: Collection[Delivery]) -> None:
         """Has a thread go through a run."""
         worker = RunWorker()
-        worker.run.extend(self.consumer._finisher.attempts([*deliveries]))
+        worker.run.extend(self.consumer._in_hand.attempts([*deliveries]))
         self.engine.run(worker)
 
 

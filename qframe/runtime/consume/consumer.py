@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
-from typing import Final
+from functools import partial
+from typing import Final, cast
 
 from msgspec import structs
 
@@ -17,8 +18,12 @@ from qframe.outcomes import Settled
 from qframe.runtime.consume.engine import Engine
 from qframe.runtime.consume.executor_parts import ExecutorParts
 from qframe.runtime.consume.finisher import Finisher
+from qframe.runtime.consume.in_hand import AttemptsInHand
+from qframe.runtime.consume.manual_acks import ManualAcks
+from qframe.runtime.consume.manual_finisher import ManualFinisher
 from qframe.runtime.consume.mark_sender import MarkSender
 from qframe.runtime.consume.orders import order_of
+from qframe.runtime.consume.starter import Starter
 from qframe.runtime.context import ConsumerContext
 from qframe.runtime.executors.base import Executor, KeepingExecutor
 from qframe.runtime.feed.lease_renewer import LeaseRenewer
@@ -31,6 +36,7 @@ from qframe.runtime.flow.admission import AdmissionControl
 from qframe.runtime.flow.in_flight import InFlight
 from qframe.runtime.handler.attempt import Attempt
 from qframe.runtime.handler.binding import BatchHandler, Handler
+from qframe.runtime.handler.failure_handler import FailureHandler
 from qframe.runtime.handler.meter import Meter
 from qframe.runtime.handler.spec import OnSettled
 from qframe.runtime.handler.time_limit import TimeLimit
@@ -85,7 +91,7 @@ class Consumer:
         meter: Meter | None = None,
     ) -> None:
         # Each part is made of parts above it, and of methods of the consumer, which none of them
-        # calls before `start`. One circle is closed at the end: the finisher and its executor.
+        # calls before `start`. One circle is closed at the end: `in_hand.connect`.
         self._context = context
         self.topic: str = context.topic.name
         self.group: str = context.group
@@ -127,27 +133,41 @@ class Consumer:
             filters_first=first is not None and first.filters,
         )  # fmt: skip
         time_limit = TimeLimit(context, options.timeout, is_measured=self.policy.blocks)
-        self._finisher = Finisher(
-            context, options=options, policy=self.policy, order=self._order, flow=self.flow,
-            in_flight=self.in_flight, slots=self.slots, time_limit=time_limit,
-            call_later=self.settler.put, extend=self.renewal.extend,
+        self._acks = ManualAcks(lambda one: self.settler.put(partial(users.leaked, one)))
+        self._in_hand = in_hand = AttemptsInHand(
+            options=options, policy=self.policy, order=self._order, flow=self.flow,
+            in_flight=self.in_flight, slots=self.slots, acks=self._acks,
         )  # fmt: skip
-        self._acks = self._finisher.acks
+        failures = FailureHandler(context, options=options, on_failed=self.flow.failed)
+        users = ManualFinisher(
+            context, options=options, policy=self.policy, flow=self.flow, failures=failures,
+            in_hand=in_hand, extend=self.renewal.extend,
+        )  # fmt: skip
+        finisher = Finisher(
+            options=options, policy=self.policy, flow=self.flow, failures=failures,
+            time_limit=time_limit, in_hand=in_hand,
+        )  # fmt: skip
         self.marks: MarkSender | None = None
         if isinstance(self.policy, Marks):
-            self.marks = MarkSender(context, self._finisher.finish)
-        engine = Engine(
-            handler=handler, options=options, policy=self.policy, order=self._order,
-            flow=self.flow, in_flight=self.in_flight, slots=self.slots, time_limit=time_limit,
-            finisher=self._finisher, marks=self.marks, clock=context.clock,
-        )  # fmt: skip
+            self.marks = MarkSender(context, finisher.finish)
+        engine = self._engine(time_limit.measured(cast("Handler", handler)), finisher)
         self.executor: Executor = make_executor(
             ExecutorParts(engine, batches, time_limit, meter, self.pull_loop.relieve)
         )
-        self._finisher.executor = self.executor
+        in_hand.connect(users, self.executor)
         self._keeping: KeepingExecutor | None = None
         if isinstance(self.executor, KeepingExecutor):
             self._keeping = self.executor
+
+    def _engine(self, handler: Handler, finisher: Finisher) -> Engine:
+        starter = Starter(
+            options=self._options, policy=self.policy, order=self._order, flow=self.flow,
+            in_hand=self._in_hand, finisher=finisher,
+        )  # fmt: skip
+        return Engine(
+            handler=handler, policy=self.policy, flow=self.flow, in_hand=self._in_hand,
+            starter=starter, finisher=finisher, marks=self.marks, clock=self._context.clock,
+        )  # fmt: skip
 
     # Starting and stopping: `shutdown` stops the parts in their order.
 
@@ -208,7 +228,7 @@ class Consumer:
         self.flow.prefetch(len(deliveries))
         if not deliveries:
             return
-        attempts = self._finisher.attempts(deliveries)
+        attempts = self._in_hand.attempts(deliveries)
         if self._keeping is None or not self._keeping.keep(attempts):
             self.executor.dispatch(attempts)
 
@@ -239,13 +259,12 @@ class Consumer:
         let_through = [attempt.delivery for attempt in attempts]
         deliveries = self._order.give_back(let_through, wanted)
         self.in_flight.note_given_back(deliveries)
-        for delivery in let_through:
-            self._finisher.free(delivery)
+        self._in_hand.free(let_through)
         return deliveries
 
     def put_back(self, attempts: Collection[Attempt]) -> None:
         """Hands on anew what was left to a user who has not begun it; from any thread."""
-        self.executor.dispatch(self._finisher.attempts(self._acks.take_back(attempts)))
+        self.executor.dispatch(self._in_hand.attempts(self._acks.take_back(attempts)))
 
     def abandon(self) -> None:
         """Cancels handlers; gives back, uncounted, what they have in hand still."""
@@ -256,7 +275,7 @@ class Consumer:
             for attempt in held:
                 attempt.cancel()
             self.policy.let_go(held)
-        in_hand = self._finisher.in_hand()
+        in_hand = list(self._in_hand)
         released = [attempt.delivery for attempt in in_hand if not attempt.settled]
         for attempt in in_hand:
             attempt.lose()
@@ -265,7 +284,7 @@ class Consumer:
         if self._first is not None:  # what is settled and has not reached a handler is lost
             for attempt in self.executor.withdraw(self._first.settled.__contains__):
                 attempt.cancel()
-                self._finisher.free(attempt.delivery)
+                self._in_hand.free([attempt.delivery])
         if not self.policy.blocks:
             self._acks.clear()  # who lets one of these go forgets nothing
 
@@ -321,14 +340,13 @@ class Consumer:
         lost = set(self.in_flight.remove(deliveries))
         if not lost:
             return
-        for attempt in self._finisher.in_hand():
+        for attempt in self._in_hand:
             if attempt.delivery in lost:
                 attempt.cancel()
         waiting = self.executor.withdraw(lost.__contains__)
         self.policy.let_go(waiting)
         self._order.forget(lost)
-        for attempt in waiting:
-            self._finisher.free(attempt.delivery)
+        self._in_hand.free([attempt.delivery for attempt in waiting])
         self.executor.cancel_lost()
         self._context.emit("delivery.cancelled", count=len(lost))
         self.slots.drain()

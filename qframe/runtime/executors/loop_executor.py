@@ -53,9 +53,6 @@ class HandlerTask:
 class LoopWork(Protocol):
     """The engine, as this executor uses it."""
 
-    def begin(self, unit: list[Attempt]) -> list[Attempt]:
-        """Returns those attempts whose handler is to be called now."""
-
     def is_mine(self, attempt: Attempt) -> bool:
         """Whether an attempt that begins is this worker's still."""
 

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from asyncio import CancelledError
-from collections.abc import Iterator
-from contextlib import contextmanager
 
 from qframe.errors import HandlerTimeout
 from qframe.runtime.context import ConsumerContext
 from qframe.runtime.handler.attempt import Attempt
+from qframe.runtime.handler.binding import Handler
 
 
 class TimeLimit:
@@ -22,7 +21,7 @@ class TimeLimit:
     Args:
         context: the consumer's.
         seconds: the limit; None for no limit.
-        is_measured: whether only the time inside `running` counts, not all since the start.
+        is_measured: whether only the time inside the handler counts, not all since the start.
     """
 
     def __init__(
@@ -34,17 +33,20 @@ class TimeLimit:
         self._until_s: dict[Attempt, float] = {}
         self._is_measured = is_measured
 
-    @contextmanager
-    def running(self, message: Attempt) -> Iterator[None]:
-        """Wraps the call of a handler, if its consumer does more than call it."""
-        if self.seconds is None:
-            yield
-            return
-        self._until_s[message] = self._clock.monotonic_s() + self.seconds
-        try:
-            yield
-        finally:
-            del self._until_s[message]
+    def measured(self, handler: Handler) -> Handler:
+        """A handler whose calls are measured, where nothing else counts."""
+        seconds = self.seconds
+        if seconds is None or not self._is_measured:
+            return handler
+
+        def call(attempt: Attempt) -> object:
+            self._until_s[attempt] = self._clock.monotonic_s() + seconds
+            try:
+                return handler(attempt)
+            finally:
+                del self._until_s[attempt]
+
+        return call
 
     def look(self, message: Attempt) -> None:
         """Marks a message that has run for too long, if its handler did."""

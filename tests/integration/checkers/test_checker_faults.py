@@ -38,7 +38,6 @@ from qframe.idempotency.base import Claim, Scope, State
 from qframe.idempotency.redis import SHARDS, call
 from qframe.message import Delivery
 from qframe.runtime.executors.event_loop import EventLoop
-from qframe.runtime.handler.attempt import Attempt
 from qframe.runtime.policies.marks import Marks
 
 SERVERS = {"postgres": PostgresServer, "mariadb": MariaDbServer}
@@ -419,7 +418,7 @@ def test_a_run_is_claimed_in_one_call_and_given_up_with_its_messages(
         policy = consumer.policy
         assert isinstance(policy, Marks)
         bodies = [b'{"n":1}', b'{"n":2}', b"{}", b'{"n":1}']
-        run = [Attempt(Delivery("m", None, None, body), consumer._finisher) for body in bodies]
+        run = consumer._in_hand.attempts([Delivery("m", None, None, body) for body in bodies])
         assert policy.prepare(run).go == run
         assert [attempt.effect and attempt.effect.state for attempt in run] == [
             State.CLAIMED, State.CLAIMED, None, State.RUNNING,

@@ -308,7 +308,7 @@ def test_a_worker_is_not_quiet_while_an_ack_hands_on_what_follows_in_its_lane(sh
     eventually(lambda: taken)
     consumer: Any = shop.app.parts.opened.worker._consumers[0]  # type: ignore[union-attr]
     eventually(lambda: consumer._acks and len(consumer.in_flight) == 2)
-    consumer._finisher.executor = Late(consumer.executor).before(
+    consumer._in_hand._executor = Late(consumer.executor).before(
         "dispatch", lambda: quiet.append((len(consumer._acks), consumer.is_quiet()))
     )
     taken.pop().ack()
