@@ -15,11 +15,12 @@
     7  grow: split          the two are in use, and the next slot is closing
     8  discard              what stood in it
 
-A lease in the growth itself (`until_ms`) keeps two from doing that at once. If one is killed,
-another begins again with 2, since nothing of the two is in use before 7; if one was only thought
-dead, its token is worth nothing any more. Should it discard what the other has copied, the other is
-refused as well, at 7 at the latest, and begins again. So is whoever goes on after a failover to a
-server that has forgotten a part of the copies, the closing, or messages that were copied.
+A lease in the growth itself (`until_ms`, `growth_lease`) keeps two from doing that at once. If one
+is killed, another begins again with 2, since nothing of the two is in use before 7; if one was only
+thought dead, its token is worth nothing any more. Should it discard what the other has copied, the
+other is refused as well, at 7 at the latest, and begins again. So is whoever goes on after a
+failover to a server that has forgotten a part of the copies, the closing, or messages that were
+copied.
 
 A message goes by the same basis as a producer would take (`codec.basis_of`). A basis of its own
 (`slot_basis=`) stands in its headers; where it does not, since it was published before that was so,
@@ -28,8 +29,7 @@ the message goes to the first.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from math import inf
+from collections.abc import Callable
 from typing import Final
 
 from qframe.clock import SYSTEM_CLOCK
@@ -37,13 +37,12 @@ from qframe.errors import BadOption, UnknownTopic
 from qframe.growth import Growth
 from qframe.stores.base import Store
 from qframe.stores.depth import check_depth
+from qframe.stores.growth_lease import GrowthLease
 from qframe.stores.splitting import Owned, Pause, Splitting
 from qframe.stores.types import SlotsClosed
 from qframe.topic import MAX_SLOTS, Topic
 
 LEASE_MS: Final = 30_000
-LOOKS: Final = 8
-"""How often in a lease it is looked at, whether it is to be renewed."""
 TRIES: Final = 3
 """How often the copying of a slot is begun, if what it has written is gone."""
 MAX_PAUSE_S: Final = 1.0
@@ -51,10 +50,6 @@ HEARD_S: Final = 2.2
 """By then each worker has heard that its topic grows, and looks often how far."""
 
 Progress = Callable[[Topic], object]
-
-
-class GrowthTaken(BadOption):
-    """Raised when somebody else sees to the growth of the topic now."""
 
 
 class Doubling:
@@ -86,7 +81,6 @@ class Doubling:
         self._lease_ms = lease_ms
         self._max_pause_s = max_pause_s
         self._monotonic_s = monotonic_s
-        self._looks_at_s = -inf
 
     def begin(self, slots: int) -> Topic:
         """Notes how many slots there are to be; returns the topic.
@@ -99,8 +93,7 @@ class Doubling:
         _check_target(topic, slots)
         if slots == topic.slots and not topic.growth.target:
             return topic
-        growth = topic.growth._replace(target=max(slots, topic.growth.target))
-        return self._lease(topic, growth)
+        return self._lease(topic).take(max(slots, topic.growth.target))
 
     def go_on(self) -> Topic:
         """Takes up a growth that nobody sees to; returns the topic.
@@ -109,7 +102,8 @@ class Doubling:
             GrowthTaken: if somebody does.
         """
         topic = self._read()
-        return self._lease(topic, topic.growth) if topic.growth.target else topic
+        target = topic.growth.target
+        return self._lease(topic).take(target) if target else topic
 
     def finish(self, topic: Topic) -> Topic:
         """Grows the topic, as `begin` or `go_on` have returned it, as far as it is to.
@@ -118,7 +112,8 @@ class Doubling:
             GrowthTaken: if somebody else has taken over.
             SlotTooDeep: if too much waits in the next slot.
         """
-        self._discard_split(topic)
+        for slot in range(topic.growth.first + topic.growth.split):
+            self._discard(topic, slot)  # what may be left of slots that were split
         if topic.growth.target and not topic.growth.closing:
             self._pause(HEARD_S)
         while topic.growth.target:
@@ -138,26 +133,13 @@ class Doubling:
             raise UnknownTopic(self._name)
         return found
 
-    def _lease(self, topic: Topic, growth: Growth) -> Topic:
-        if topic.growth.until_ms > self._store.now_ms(topic):
-            raise _taken(topic)
-        return self._leased(topic, growth)
+    def _lease(self, topic: Topic) -> GrowthLease:
+        return GrowthLease(
+            self._store, topic, lease_ms=self._lease_ms, monotonic_s=self._monotonic_s
+        )
 
-    def _leased(self, topic: Topic, growth: Growth) -> Topic:
-        until_ms = self._store.now_ms(topic) + self._lease_ms
-        return self._set(topic, topic.grown(topic.slots, growth._replace(until_ms=until_ms)))
-
-    def _set(
-        self, topic: Topic, following: Topic, tokens: Mapping[int, str] | None = None
-    ) -> Topic:
-        if not self._store.grow(topic, following, tokens):
-            raise _taken(topic)
-        return following
-
-    def _discard_split(self, topic: Topic) -> None:
-        """Removes what may be left of slots that were split."""
-        for slot in range(topic.growth.first + topic.growth.split):
-            self._discard(topic, slot)
+    def _splitting(self, lease: GrowthLease) -> Splitting:
+        return Splitting(self._store, lease, owned=self._owned, pause=self._pause)
 
     def _discard(self, topic: Topic, slot: int) -> None:
         while not self._store.discard(topic, slot):
@@ -165,44 +147,24 @@ class Doubling:
 
     def _split_next(self, topic: Topic) -> Topic:
         """Splits the next slot; returns the topic as it is then."""
-        if not topic.growth.closing:
-            topic = self._checked(topic)
-            topic = self._set(topic, topic.grown(topic.slots, topic.growth._replace(closing=True)))
+        lease = self._lease(topic)
+        if not lease.topic.growth.closing:
+            if self._max_pause_s is not None:
+                waiting = self._splitting(lease)
+                check_depth(lease.topic, waiting, self._max_pause_s, self._monotonic_s)
+            lease.note(lease.topic.growth._replace(closing=True))
         for left in reversed(range(TRIES)):
-            splitting = self._splitting(topic)
+            splitting = self._splitting(lease)
             try:
-                topic = splitting.run()
-                following = self._set(topic, _after(topic), splitting.tokens)
+                splitting.run()
+                lease.grow(_after(lease.topic), splitting.tokens)
                 break
             except SlotsClosed:  # another has taken over, or the store has forgotten something
                 if not left:
                     raise
-                topic = self._leased(splitting.topic, splitting.topic.growth)
-        self._discard(following, splitting.slot)
-        return following
-
-    def _checked(self, topic: Topic) -> Topic:
-        """The topic, if little enough waits in its next slot."""
-        if self._max_pause_s is None:
-            return topic
-        splitting = self._splitting(topic)
-        check_depth(topic, splitting, self._max_pause_s, self._monotonic_s)
-        return splitting.topic
-
-    def _splitting(self, topic: Topic) -> Splitting:
-        return Splitting(
-            self._store, topic, owned=self._owned, pause=self._pause, renew=self._renewed
-        )
-
-    def _renewed(self, topic: Topic) -> Topic:
-        """The topic under a lease that lasts for a while, renewed if that is necessary."""
-        now_s = self._monotonic_s()
-        if now_s < self._looks_at_s:
-            return topic
-        self._looks_at_s = now_s + self._lease_ms / LOOKS / 1000
-        if topic.growth.until_ms - self._store.now_ms(topic) > self._lease_ms // 2:
-            return topic
-        return self._leased(topic, topic.growth)
+                lease.renew()
+        self._discard(lease.topic, splitting.slot)
+        return lease.topic
 
 
 def _check_target(topic: Topic, slots: int) -> None:
@@ -234,10 +196,3 @@ def _after(topic: Topic) -> Topic:
     if growth.target > 2 * slots:
         return topic.grown(2 * slots, growth._replace(first=growth.first + slots, split=0))
     return topic.grown(2 * slots, Growth(first=growth.first + slots))
-
-
-def _taken(topic: Topic) -> GrowthTaken:
-    return GrowthTaken(
-        "topic", topic.name, "somebody else sees to its growth now",
-        "wait; qframe topics shows how far it is",
-    )  # fmt: skip

@@ -15,6 +15,7 @@ from qframe.codec import basis_of, slot_basis_of
 from qframe.errors import UnknownGroup
 from qframe.stores.base import Store
 from qframe.stores.depth import Page
+from qframe.stores.growth_lease import GrowthLease
 from qframe.stores.records import Position, Record, Section
 from qframe.stores.searching import next_token
 from qframe.stores.types import SlotsClosed
@@ -31,54 +32,87 @@ Owned = Callable[[Topic, str], Collection[int]]
 Pause = Callable[[float], object]
 
 
+class Half:
+    """One of the two slots that a slot is split into.
+
+    Attributes:
+        slot: its number.
+        token: under which it is written next; each write uses one up.
+        first: where its log begins, as that of the slot it comes from.
+        offsets: of the messages in its log, the offsets that they had before.
+    """
+
+    def __init__(self, slot: int) -> None:
+        self.slot: int = slot
+        self.token: str = ""
+        self.first: int = 0
+        self.offsets: list[int] = []
+
+    @property
+    def head(self) -> int:
+        """The next offset of its log."""
+        return self.first + len(self.offsets)
+
+    def use_token(self) -> str:
+        """The token for a write into it, which uses it up."""
+        token, self.token = self.token, next_token(self.token)
+        return token
+
+    def number_in(self, offset: int) -> int:
+        """The offset that it has for one of the slot; those before its log began stay."""
+        return offset if offset < self.first else self.first + bisect_left(self.offsets, offset)
+
+
 class Splitting:
     """Splits one slot, up to the moment when the two may be used.
 
     Args:
         store: where the topic is.
-        topic: the topic; its next slot is closing.
+        lease: on the growth of the topic, whose next slot is closing.
         owned: returns the slots of a topic and group that have owners.
         pause: waits for so many seconds.
-        renew: renews the lease on the growth where need be; returns the topic.
+
+    Attributes:
+        slot: the slot.
     """
 
-    def __init__(
-        self, store: Store, topic: Topic, *, owned: Owned, pause: Pause,
-        renew: Callable[[Topic], Topic],
-    ) -> None:  # fmt: skip
+    def __init__(self, store: Store, lease: GrowthLease, *, owned: Owned, pause: Pause) -> None:
         self._store = store
-        self._topic = topic
+        self._lease = lease
         self._owned = owned
         self._pause = pause
-        self._renew = renew
-        self.tokens: dict[int, str] = {}
+        topic = lease.topic
         self.slot: int = topic.growth.first + topic.growth.split
-        self._halves = topic.split_of(self.slot)
-        self._first = 0
+        self._halves = [Half(slot) for slot in topic.split_of(self.slot)]
         self._read_to = 0
-        self._offsets: dict[int, list[int]] = {half: [] for half in self._halves}
         self._last: tuple[str, int] | None = None
         self._marked: dict[int, int] = {}
         self._shared = "held" if topic.has_subjects else "later"
 
     @property
-    def topic(self) -> Topic:
-        """The topic, as its growth was renewed meanwhile."""
-        return self._topic
+    def tokens(self) -> dict[int, str]:
+        """The tokens under which the two are open, by their numbers."""
+        return {half.slot: half.token for half in self._halves}
 
-    def run(self) -> Topic:
-        """Splits it; returns the topic as its growth was renewed meanwhile."""
+    @property
+    def _topic(self) -> Topic:
+        return self._lease.topic
+
+    def run(self) -> None:
+        """Splits it."""
         store, topic = self._store, self._topic
         self._open()
         self._copy_marks()
         if not topic.has_subjects:
-            self._first = self._read_to = self._own(store.offsets_at(topic, 0))
+            self._read_to = self._own(store.offsets_at(topic, 0))
+            for half in self._halves:
+                half.first = self._read_to
             while self._copy_log() >= _CLOSE_BEHIND:
                 pass
         self._wait_until_unowned()
         store.close_slot(topic, self.slot)
         for half in self._halves:
-            store.open_slot(topic, half, self.slot, self._token(half), again=True)
+            store.open_slot(topic, half.slot, self.slot, half.use_token(), again=True)
         if not topic.has_subjects:
             while self._copy_log():
                 pass
@@ -91,7 +125,6 @@ class Splitting:
         for group in self._groups():
             self._copy_group(group)
         self._end_numbers()
-        return self._topic
 
     def queued(self) -> Iterator[Page]:
         """Pages of what is copied while the slot is closed."""
@@ -108,25 +141,19 @@ class Splitting:
         for at, some in zip(self._halves, (records[::2], records[1::2]), strict=True):
             if part == "behind":  # a head each, without which nobody would find them
                 heads = {record.subject: record for record in some}
-                self._write(Section(at, "heads", group), [*heads.values()])
+                self._write(at, "heads", group, [*heads.values()])
                 written += len(heads)
-            self._write(Section(at, part, group), some)
+            self._write(at, part, group, some)
             written += len(some)
         return written
 
     def _open(self) -> None:
         """Opens the two, with nothing in them."""
         for half in self._halves:
-            while not self._store.discard(self._topic, half):
-                self._keep_lease()
-            self.tokens[half] = secrets.token_hex(8)
-            self._store.open_slot(self._topic, half, self.slot, self.tokens[half])
-
-    def _token(self, half: int) -> str:
-        """The token for a write into one of the two, which uses it up."""
-        token = self.tokens[half]
-        self.tokens[half] = next_token(token)
-        return token
+            while not self._store.discard(self._topic, half.slot):
+                self._lease.keep()
+            half.token = secrets.token_hex(8)
+            self._store.open_slot(self._topic, half.slot, self.slot, half.token)
 
     def _own(self, of_slots: Mapping[int, T]) -> T:
         """Returns what is told of the slot; refuses if another has split it meanwhile."""
@@ -137,13 +164,10 @@ class Splitting:
     def _refused(self) -> SlotsClosed:
         return SlotsClosed(self._store.url, self._topic.name)
 
-    def _keep_lease(self) -> None:
-        self._topic = self._renew(self._topic)
-
     def _wait_until_unowned(self) -> None:
         topic = self._topic
         while any(self.slot in self._owned(topic, name) for name in self._store.groups(topic)):
-            self._keep_lease()
+            self._lease.keep()
             if not topic.has_subjects:
                 self._copy_log()
             self._pause(_LOOK_EVERY_S)
@@ -159,18 +183,12 @@ class Splitting:
 
     # Where things go.
 
-    def _half_of(self, record: Record) -> int:
+    def _half_of(self, record: Record) -> Half:
         """The one of the two to which a message belongs."""
         basis = slot_basis_of(record.headers)
         number = crc32(basis_of(self._topic, basis, record.key, record.body, record.id))
         fits = self._topic.growth.first + (number & self._topic.last_slot) == self.slot
         return self._halves[fits and number & self._topic.slots > 0]
-
-    def _number_in(self, half: int, offset: int) -> int:
-        """The offset in one of the two for one of the slot; those before its log began stay."""
-        if offset < self._first:
-            return offset
-        return self._first + bisect_left(self._offsets[half], offset)
 
     # Copying.
 
@@ -180,13 +198,13 @@ class Splitting:
         Refuses if the last one of the page before is another one by now: the store has forgotten
         it, and others came in its place.
         """
-        self._keep_lease()
+        self._lease.keep()
         found = self._store.read_log(self._topic, self.slot, max(0, self._read_to - 1), _PAGE)
         if found and found[0].seq < self._read_to:
             last = found.pop(0)
             if self._last not in (None, (last.id, last.published_at_ms)):
                 raise self._refused()
-        pages: dict[int, list[Record]] = {half: [] for half in self._halves}
+        pages: dict[Half, list[Record]] = {half: [] for half in self._halves}
         for one in found:
             record = Record(
                 topic=self._topic.name, group=None, slot=self.slot, state="todo", subject=None,
@@ -194,13 +212,13 @@ class Splitting:
                 published_at_ms=one.published_at_ms,
             )  # fmt: skip
             half = self._half_of(record)
-            record.seq = self._first + len(self._offsets[half])
+            record.seq = half.head
             self._last = one.id, one.published_at_ms
-            self._offsets[half].append(one.seq)
+            half.offsets.append(one.seq)
             pages[half].append(record)
         for half, records in pages.items():
             if records:
-                self._write(Section(half, "line", ""), records)
+                self._write(half, "line", "", records)
         if found:
             self._read_to = found[-1].seq + 1
         return len(found)
@@ -230,7 +248,7 @@ class Splitting:
     def _memory(self, what: str) -> Iterator[Mapping[str, int]]:
         after: str | None = ""
         while after is not None:
-            self._keep_lease()
+            self._lease.keep()
             values, after = self._store.remembered(self._topic, self.slot, what, after)
             if values:
                 yield values
@@ -240,13 +258,13 @@ class Splitting:
     ) -> None:
         for half in self._halves:
             self._store.remember(
-                self._topic, half, marks=marks, sequences=sequences, token=self._token(half)
+                self._topic, half.slot, marks=marks, sequences=sequences, token=half.use_token()
             )
 
     def _pages(self, part: str, group: str) -> Iterator[list[Record]]:
         after: str | None = ""
         while after is not None:
-            self._keep_lease()
+            self._lease.keep()
             section = Section(self.slot, part, group)
             page = self._store.section(self._topic, section, after, _PAGE)
             after = page.after
@@ -255,8 +273,8 @@ class Splitting:
 
     def _restore(
         self, part: str, group: str, records: Sequence[Record],
-        halves: Mapping[str, int] | None = None,
-    ) -> dict[int, list[Record]]:  # fmt: skip
+        halves: Mapping[str, Half] | None = None,
+    ) -> dict[Half, list[Record]]:  # fmt: skip
         """Writes messages of a section where they belong; returns where that is.
 
         Args:
@@ -265,32 +283,32 @@ class Splitting:
             records: the messages.
             halves: where the heads of subjects are, for what is behind them.
         """
-        pages: dict[int, list[Record]] = {half: [] for half in self._halves}
+        pages: dict[Half, list[Record]] = {half: [] for half in self._halves}
         for record in records:
             half = None if halves is None else halves.get(record.subject or "")
             pages[self._half_of(record) if half is None else half].append(record)
         for half, some in pages.items():
             if some:
-                moved = [self._moved(record, half) for record in some]
-                self._write(Section(half, part, group), moved)
+                self._write(half, part, group, [self._moved(record, half) for record in some])
         return pages
 
-    def _moved(self, record: Record, half: int) -> Record:
+    def _moved(self, record: Record, half: Half) -> Record:
         """The message as it stands in one of the two."""
         seq, subject = record.seq, record.subject
         if not self._topic.has_subjects and seq is not None:
-            seq = self._number_in(half, seq)
+            seq = half.number_in(seq)
             if subject == str(record.seq):  # it left the line alone
                 subject = str(seq)
-        return msgspec.structs.replace(record, slot=half, seq=seq, subject=subject)
+        return msgspec.structs.replace(record, slot=half.slot, seq=seq, subject=subject)
 
-    def _write(self, section: Section, records: Sequence[Record]) -> None:
-        self._store.restore(self._topic, section, records, token=self._token(section.slot))
+    def _write(self, half: Half, part: str, group: str, records: Sequence[Record]) -> None:
+        section = Section(half.slot, part, group)
+        self._store.restore(self._topic, section, records, token=half.use_token())
 
     def _copy_group(self, group: str) -> None:
         """Copies what is queued and dead for a group, and how far it is."""
         counts = {half: [0, 0] for half in self._halves}  # those that wait, and the dead
-        halves: dict[str, int] = {}
+        halves: dict[str, Half] = {}
         for number, part in enumerate(_OF_GROUPS):
             for records in self._pages(part, group):
                 pages = self._restore(part, group, records, halves if part == "behind" else None)
@@ -303,10 +321,10 @@ class Splitting:
         for half, (waiting, dead) in counts.items():
             one = self._position(half, found, waiting + dead, acked, cancelled)
             acked, cancelled = acked - one.acked, cancelled - one.cancelled
-            self._store.restore_positions(self._topic, group, [one], token=self._token(half))
+            self._store.restore_positions(self._topic, group, [one], token=half.use_token())
 
     def _position(
-        self, half: int, found: Position, open_ones: int, acked: int, cancelled: int
+        self, half: Half, found: Position, open_ones: int, acked: int, cancelled: int
     ) -> Position:
         """How far a group is in one of the two; it counts as much of the past as it has room for.
 
@@ -316,22 +334,21 @@ class Splitting:
         if self._topic.has_subjects:
             published = open_ones + acked + cancelled
             return Position(
-                slot=half, published=published, acked=acked, cancelled=cancelled,
+                slot=half.slot, published=published, acked=acked, cancelled=cancelled,
                 max_parked=found.max_parked,
             )  # fmt: skip
-        floor = self._number_in(half, found.floor)
+        floor = half.number_in(found.floor)
         room = floor - open_ones
         cancelled = min(cancelled, room)
         acked = min(acked, room - cancelled)
         return Position(
-            slot=half, floor=floor, read=floor, base=room - cancelled - acked, acked=acked,
+            slot=half.slot, floor=floor, read=floor, base=room - cancelled - acked, acked=acked,
             cancelled=cancelled, max_parked=found.max_parked,
         )  # fmt: skip
 
     def _end_numbers(self) -> None:
         """Gives each of the two its next number."""
-        head = self._head()
+        number = self._head()
         for half in self._halves:
-            if not self._topic.has_subjects:
-                head = self._first + len(self._offsets[half])
-            self._store.remember(self._topic, half, head=head, token=self._token(half))
+            head = number if self._topic.has_subjects else half.head
+            self._store.remember(self._topic, half.slot, head=head, token=half.use_token())

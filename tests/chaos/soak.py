@@ -32,7 +32,7 @@ from tenures import accepted_late, accepted_twice, judge, shared_epochs, strays,
 
 from qframe import QFrame, StoreUnavailable, Topic
 from qframe.stores.depth import SlotTooDeep
-from qframe.stores.doubling import GrowthTaken
+from qframe.stores.growth_lease import GrowthTaken
 
 STORES: dict[str, Callable[[Path], RedisServer | RedisCluster3 | PostgresServer]] = {
     "redis": RedisServer, "redis-cluster": RedisCluster3, "postgres": PostgresServer,

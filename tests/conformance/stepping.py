@@ -11,7 +11,8 @@ from typing import Any, Final
 
 from qframe.clock import VirtualClock
 from qframe.stores.base import Store
-from qframe.stores.doubling import Doubling, GrowthTaken
+from qframe.stores.doubling import Doubling
+from qframe.stores.growth_lease import GrowthTaken
 from qframe.stores.types import SlotsClosed
 from qframe.topic import Topic
 

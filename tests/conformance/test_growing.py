@@ -18,7 +18,8 @@ from qframe.growth import Growth
 from qframe.outcomes import Verdict
 from qframe.stores.base import Store
 from qframe.stores.depth import SlotTooDeep
-from qframe.stores.doubling import Doubling, GrowthTaken
+from qframe.stores.doubling import Doubling
+from qframe.stores.growth_lease import GrowthTaken
 from qframe.stores.model.store import ModelStore
 from qframe.stores.records import Record, Section
 from qframe.stores.searching import next_token, sections_of

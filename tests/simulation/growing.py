@@ -10,7 +10,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from qframe.errors import StoreUnavailable
-from qframe.stores.doubling import Doubling, GrowthTaken
+from qframe.stores.doubling import Doubling
+from qframe.stores.growth_lease import GrowthTaken
 from qframe.topic import Topic
 from simulation.scheduler import Process
 from simulation.store import Connection

@@ -11,7 +11,8 @@ from qframe.clock import VirtualClock
 from qframe.outcomes import Outcome
 from qframe.producing.outgoing import Outgoing
 from qframe.producing.producer import Producer
-from qframe.stores.doubling import LEASE_MS, Doubling, GrowthTaken
+from qframe.stores.doubling import LEASE_MS, Doubling
+from qframe.stores.growth_lease import GrowthTaken
 from qframe.stores.model.store import ModelStore
 from qframe.stores.types import SlotsClosed
 from qframe.topic import Topic
