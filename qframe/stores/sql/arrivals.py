@@ -15,7 +15,7 @@ from qframe.stores.sql import heads
 from qframe.stores.sql.lookups import KnownHead
 from qframe.stores.sql.schema import HeadState, backlog, cursors, log, slot_head, slots, subjects
 from qframe.stores.types import Entry
-from qframe.topic import Kind, Topic
+from qframe.topic import Kind
 
 HEADS: Final = Statement(
     select(slots.c.slot, slot_head).where(
@@ -26,7 +26,7 @@ HEADS: Final = Statement(
 SET_HEAD: Final = Statement(
     slots.update().where(slots.c.slot == bindparam("at")).values(head=bindparam("to")), "to at"
 )
-_APPEND: Final = Statement(log.insert(), "slot seq id key headers body published_at joined_at")
+APPEND: Final = Statement(log.insert(), "slot seq id key headers body published_at joined_at")
 COUNT: Final = Statement(
     cursors.update()
     .where(cursors.c.cursor == bindparam("at"))
@@ -94,68 +94,50 @@ class Writes:
         self._first_behind: list[Row] = []
         self._counts: list[Row] = []
 
-    def to_log(self, slot: int, head: int, arrivals: Sequence[Arrival], now_ms: int) -> int:
-        """Appends to a stream's slot from offset `head` on; returns the next offset."""
+    def to_log(self, slot: int, head: int, entries: Sequence[Entry], now_ms: int) -> None:
+        """Appends to a stream's slot, from offset `head` on."""
+        text_of = heads.headers_text
         self._log += [
-            (slot, number, one.id, one.key, one.headers, one.body, one.published_at, now_ms)
-            for number, one in enumerate(arrivals, start=head)
-        ]
-        return head + len(arrivals)
+            (slot, seq, one.id, one.key, text_of(one.headers) if one.headers else None, one.body,
+             now_ms, now_ms)
+            for seq, one in enumerate(entries, start=head)
+        ]  # fmt: skip
 
-    def take_plain(
-        self,
-        topic: Topic,
-        slot: int,
-        head: int,
-        queues: Mapping[int, dict[str, KnownHead]],
-        entries: Sequence[Entry],
-        now_ms: int,
-    ) -> bool:
-        """Takes entries without options, at offset or number `head` and on; the hot path.
+    def to_queues(
+        self, kind: Kind, queues: Mapping[int, dict[str, KnownHead]], head: int,
+        entries: Sequence[Entry], now_ms: int,
+    ) -> bool:  # fmt: skip
+        """Queues entries without options for every group, from number `head` on; the hot path.
 
         Returns:
-            False, with nothing taken, where some of them meet others that they may replace.
+            False, with nothing queued, where some of them meet others that they may replace.
         """
-        text_of = heads.headers_text
-        if not topic.has_subjects:
-            self._log += [
-                (slot, seq, one.id, one.key, text_of(one.headers) if one.headers else None,
-                 one.body, now_ms, now_ms)
-                for seq, one in enumerate(entries, start=head)
-            ]  # fmt: skip
-            return True
-        appends = topic.kind is Kind.ORDERED
         names = [one.subject or "" for one in entries]
-        are_equal = len(set(names)) < len(names)
-        if are_equal and not appends:
+        meet = len(set(names)) < len(names) or not all(
+            known.keys().isdisjoint(names) for known in queues.values()
+        )
+        if meet and kind is not Kind.ORDERED:
             return False
-        if not appends and not all(known.keys().isdisjoint(names) for known in queues.values()):
-            return False
-        state, rank = heads.position_of(topic.kind, now_ms, 0, now_ms)
+        text_of = heads.headers_text
+        state, rank = heads.position_of(kind, now_ms, 0, now_ms)
         texts = [text_of(one.headers) if one.headers else None for one in entries]
-        new_head, behind = self._new_heads.append, self._behind.append
         for cursor, known in queues.items():
             self._counts.append((len(entries), 0, 0, cursor))
-            if not known and not are_equal:
+            numbered = enumerate(zip(names, entries, texts, strict=True), start=head)
+            if not meet:
                 self._new_heads += [
                     (cursor, name, state, rank, now_ms, seq, one.id, one.key, text, one.body,
                      now_ms)
-                    for seq, (name, one, text) in enumerate(
-                        zip(names, entries, texts, strict=True), start=head
-                    )
+                    for seq, (name, one, text) in numbered
                 ]  # fmt: skip
                 continue
-            for seq, (name, one, text) in enumerate(
-                zip(names, entries, texts, strict=True), start=head
-            ):
+            for seq, (name, one, text) in numbered:
+                envelope = (one.id, one.key, text, one.body, now_ms)
                 if (before := known.get(name)) is None:
                     known[name] = KnownHead(state, now_ms, 0)
-                    new_head(
-                        (cursor, name, state, rank, now_ms, seq, one.id, one.key, text, one.body,
-                         now_ms)
-                    )  # fmt: skip
+                    self._new_heads.append((cursor, name, state, rank, now_ms, seq, *envelope))
                     continue
-                behind((cursor, name, seq, now_ms, 0, one.id, one.key, text, one.body, now_ms))
+                self._behind.append((cursor, name, seq, now_ms, 0, *envelope))
                 if not before.behind:
                     before.behind = 1
                     self._first_behind.append((cursor, name))
@@ -220,7 +202,7 @@ class Writes:
     def flush(self) -> None:
         """Writes all of it."""
         run_many = self._transaction.run_many
-        run_many(_APPEND, self._log)
+        run_many(APPEND, self._log)
         run_many(heads.INSERT, self._heads)
         heads.insert_new(self._transaction, self._new_heads)
         run_many(_REPLACE, self._replaced)

@@ -125,8 +125,12 @@ def publish(
             chosen = list(compress(chosen, new))
         if not chosen:
             continue
-        queues = {cursor: heads_of[cursor] for cursor in _cursors_of(ref, slot, groups)}
-        head, results = _take(publishing, slot, slot_heads[slot], queues, chosen)
+        head = slot_heads[slot]
+        if topic.has_subjects:
+            queues = {cursor: heads_of[cursor] for cursor in _cursors_of(ref, slot, groups)}
+            head, results = _queue(publishing, slot, head, queues, chosen)
+        else:
+            head, results = _append(publishing, slot, head, chosen)
         kept = chosen
         if results is not None:
             for each, result in zip(numbers, results, strict=True):
@@ -176,57 +180,49 @@ def _known_heads(
     return known_heads(transaction, wanted)
 
 
-def _take(
-    publishing: _PublishInProgress, slot: int, head: int,
-    queues: Mapping[int, dict[str, KnownHead]], entries: list[Entry],
-) -> tuple[int, list[Outcome] | None]:  # fmt: skip
-    """Takes a slot's share; returns its next number, and the outcomes unless all are stored."""
-    topic, at = publishing.ref.topic, publishing.ref.slot_number(slot)
-    if publishing.is_plain and publishing.writes.take_plain(
-        topic, at, head, queues, entries, publishing.now_ms
-    ):
-        return head + len(entries), None
-    if topic.has_subjects:
-        return _queue(publishing, slot, head, queues, entries)
-    return _append(publishing, slot, head, entries)
-
-
 def _append(
-    publishing: _PublishInProgress, slot: int, head: int, entries: list[Entry]
-) -> tuple[int, list[Outcome]]:
+    publishing: _PublishInProgress, slot: int, head: int, entries: Sequence[Entry]
+) -> tuple[int, list[Outcome] | None]:
     """A stream's: into the log, or aside until they are due."""
-    transaction, ref, writes, now_ms, _ = publishing
-    at = ref.slot_number(slot)
-    rooms = _rooms(transaction, ref, slot, named_groups(transaction, ref), len(entries))
-    fitting = entries if rooms is None else entries[: min(rooms)]
-    due: list[Arrival] = []
-    aside = []
-    for entry in fitting:
-        text = headers_text(entry.headers)
-        if entry.delay_ms is None and entry.at_ms is None:
-            due.append(Arrival("", 0, 0, entry.id, entry.key, text, entry.body, now_ms))
-            continue
+    transaction, ref, writes, now_ms, is_plain = publishing
+    at, due, outcomes = ref.slot_number(slot), entries, None
+    if not is_plain:
+        rooms = _rooms(transaction, ref, slot, named_groups(transaction, ref), len(entries))
+        fitting = entries if rooms is None else entries[: min(rooms)]
+        outcomes = [Outcome.STORED] * len(fitting) + [Outcome.FULL] * (len(entries) - len(fitting))
+        due = _set_aside(transaction, at, fitting, now_ms)
+    writes.to_log(at, head, due, now_ms)
+    return head + len(due), outcomes
+
+
+def _set_aside(
+    transaction: Transaction, at: int, entries: Sequence[Entry], now_ms: int
+) -> list[Entry]:
+    """Keeps entries that are to join the log later; returns the others."""
+    due, aside = [], []
+    for entry in entries:
         due_ms = due_of(entry, now_ms, merges=False)
         if due_ms > now_ms:
+            text = headers_text(entry.headers)
             aside.append((due_ms, entry.id, entry.key, text, entry.body, now_ms))
         else:
-            due.append(Arrival("", 0, 0, entry.id, entry.key, text, entry.body, now_ms))
+            due.append(entry)
     if aside:
         last = transaction.rows(LAST_DELAYED, (at,))[0][0] or 0
         numbered = enumerate(aside, start=last + 1)
         transaction.run_many(_DELAY, [(at, number, *row) for number, row in numbered])
-    head = writes.to_log(at, head, due, now_ms)
-    stored = [Outcome.STORED] * len(fitting)
-    return head, stored + [Outcome.FULL] * (len(entries) - len(fitting))
+    return due
 
 
 def _queue(
     publishing: _PublishInProgress, slot: int, head: int,
-    queues: Mapping[int, dict[str, KnownHead]], entries: list[Entry],
-) -> tuple[int, list[Outcome]]:  # fmt: skip
+    queues: Mapping[int, dict[str, KnownHead]], entries: Sequence[Entry],
+) -> tuple[int, list[Outcome] | None]:  # fmt: skip
     """Where subjects are queued: into the queue of every group, given by cursor."""
-    transaction, ref, writes, now_ms, _ = publishing
+    transaction, ref, writes, now_ms, is_plain = publishing
     kind = ref.topic.kind
+    if is_plain and writes.to_queues(kind, queues, head, entries, now_ms):
+        return head + len(entries), None
     fits = _fitting(transaction, ref, slot, queues, entries)
     at = ref.slot_number(slot)
     outcomes = [Outcome.STORED if fit else Outcome.FULL for fit in fits]

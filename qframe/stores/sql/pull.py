@@ -266,12 +266,11 @@ def _join(transaction: Transaction, ref: TopicRef, slot: int, head: int, now_ms:
     """The first of what was delayed and is due join the log; the next pull has the others."""
     at = ref.slot_number(slot)
     rows = transaction.rows(_DUE_LATER, (at, now_ms, _JOIN_AT_ONCE))
-    joining = [arrive.Arrival("", 0, 0, *row[3:]) for row in rows]
     _, number, due, last_id, *_ = rows[-1]
     transaction.run(_JOINED, (at, due, due, last_id, last_id, number))
-    writes = arrive.Writes(transaction)
-    transaction.run(arrive.SET_HEAD, (writes.to_log(at, head, joining, now_ms), at))
-    writes.flush()
+    transaction.run(arrive.SET_HEAD, (head + len(rows), at))
+    joining = [(at, seq, *row[3:], now_ms) for seq, row in enumerate(rows, start=head)]
+    transaction.run_many(arrive.APPEND, joining)
 
 
 def _pass_gaps(transaction: Transaction, ref: TopicRef, slot: int, head: int, now_ms: int) -> int:
