@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from qframe.clock import Clock
-from qframe.coordination.base import Coordinator
+from qframe.coordination.base import Coordinator, OnFailure
 from qframe.events import Events
 from qframe.hooks import Middleware
 from qframe.idempotency.base import Scope
@@ -32,8 +32,9 @@ from qframe.runtime.policies.checkers import Checkers
 from qframe.runtime.policies.loop_checker import AsyncCheckerAdapter, is_in_loop
 from qframe.runtime.process.live_settings import SettingsPoller
 from qframe.runtime.process.reporter import Reporter
+from qframe.runtime.process.stop_request import StopRequest
 from qframe.runtime.process.sweeper import Sweeper
-from qframe.runtime.process.worker import Background, OnFailure, Worker
+from qframe.runtime.process.worker import Background, Worker, WorkerParts
 from qframe.schedules.checked import DeclaredSchedule, leads_schedules
 from qframe.schedules.leader import Leader
 from qframe.schedules.records import TOPIC as SCHEDULES_TOPIC
@@ -93,55 +94,38 @@ class Assembly(msgspec.Struct, frozen=True, kw_only=True):
         for each in self.declared:
             self.catalog.resolve(each.topic)  # one that nobody has declared is told of at once
         specs = [self.hooked(consumer) for consumer in served]
-        coordinators: list[Coordinator] = []
-        event_loops: list[EventLoop] = []
-
-        def make_consumers(on_failure: OnFailure) -> list[Consumer]:
-            coordinators.append(self.open_coordinator(on_failure))
-            event_loops.append(EventLoop(on_failure, self.clock))
-            return [
-                self.consumer(
-                    spec, topic, coordinators[0], on_failure, event_loops[0], worker=worker_id
-                )
-                for spec, topic in zip(specs, topics, strict=True)
-            ]
-
-        def make_sweeper(on_failure: OnFailure) -> Sweeper:
-            once = list({topic.name: topic for topic in topics}.values())
-            if self.leads:
-                once.append(SCHEDULES_TOPIC)
-            coordinator = coordinators[0]
-            return Sweeper(
-                topics=once, store=self.store, on_failure=on_failure,
-                owned=lambda topic, group: coordinator.roster(topic, group).owners,
-                clock=self.clock,
-            )  # fmt: skip
-
-        def make_settings_poller(
-            consumers: Sequence[Consumer], on_failure: OnFailure
-        ) -> SettingsPoller:
-            joined = list(zip(topics, consumers, strict=True))
-            reporter = Reporter(
+        stop_request = StopRequest(self.events)
+        fail = stop_request.fail
+        coordinator = self.open_coordinator(fail)
+        event_loop = EventLoop(fail, self.clock)
+        consumers = [
+            self.consumer(spec, topic, coordinator, fail, event_loop, worker=worker_id)
+            for spec, topic in zip(specs, topics, strict=True)
+        ]
+        swept = list({topic.name: topic for topic in topics}.values())
+        background: list[Background] = [
+            self.relay(outbox, coordinator, fail) for outbox in self.outboxes
+        ]
+        if self.leads:
+            swept.append(SCHEDULES_TOPIC)
+            background.append(self.leader(coordinator, fail))
+        sweeper = Sweeper(
+            topics=swept, store=self.store, on_failure=fail, clock=self.clock,
+            owned=lambda topic, group: coordinator.roster(topic, group).owners,
+        )  # fmt: skip
+        joined = list(zip(topics, consumers, strict=True))
+        poller = SettingsPoller(
+            consumers=joined, store=self.store, clock=self.clock, events=self.events,
+            reporter=Reporter(
                 worker=worker_id, consumers=joined, store=self.store, clock=self.clock
-            )
-            return SettingsPoller(
-                consumers=joined, store=self.store, reporter=reporter, clock=self.clock,
-                events=self.events, on_failure=on_failure,
-            )  # fmt: skip
-
-        def make_background(on_failure: OnFailure) -> list[Background]:
-            parts: list[Background] = [
-                self.relay(outbox, coordinators[0], on_failure) for outbox in self.outboxes
-            ]
-            if self.leads:
-                parts.append(self.leader(coordinators[0], on_failure))
-            return parts
-
+            ),
+            on_failure=fail,
+        )  # fmt: skip
         return Worker(
-            worker_id, make_consumers=make_consumers, make_sweeper=make_sweeper,
-            make_settings_poller=make_settings_poller, make_background=make_background,
+            worker_id, stop_request,
+            WorkerParts(poller, consumers, sweeper, background, [event_loop]),
             grace_s=self.settings.grace, events=self.events, clock=self.clock,
-            store=shown_url(self.settings.store), loops=event_loops,
+            store=shown_url(self.settings.store),
         )  # fmt: skip
 
     @property

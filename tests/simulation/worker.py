@@ -21,8 +21,9 @@ from qframe.runtime.context import ConsumerContext
 from qframe.runtime.handler.spec import ConsumerSpec
 from qframe.runtime.process.live_settings import SettingsPoller
 from qframe.runtime.process.reporter import Reporter
+from qframe.runtime.process.stop_request import StopRequest
 from qframe.runtime.process.sweeper import Sweeper
-from qframe.runtime.process.worker import Background, Worker
+from qframe.runtime.process.worker import Background, Worker, WorkerParts
 from qframe.topic import Topic
 from simulation.database import SimulatedChecker
 from simulation.ledger import Call, Ledger
@@ -158,15 +159,18 @@ class SimulatedWorker:
     def _main(self) -> None:
         store: Any = self.connection
         clock = self.process
+        stop_request = StopRequest(self.events)
+        fail = _unless_killed(stop_request.fail)
+        consumers = self._make_consumers(fail)
+        sweeper = Sweeper(
+            topics=self._swept, store=store, on_failure=fail, clock=clock,
+            owned=lambda topic, group: self.coordinator.roster(topic, group).owners,
+        )  # fmt: skip
+        poller = self._make_settings_poller(consumers, fail)
+        self.background = self._make_background(self, fail)
         worker = self.worker = Worker(
-            self.process.name,
-            make_consumers=self._make_consumers,
-            make_sweeper=lambda fail: Sweeper(
-                topics=self._swept, store=store, on_failure=_unless_killed(fail),
-                owned=lambda topic, group: self.coordinator.roster(topic, group).owners,
-                clock=clock,
-            ),
-            make_settings_poller=self._make_settings_poller, make_background=self._begin_background,
+            self.process.name, stop_request,
+            WorkerParts(poller, consumers, sweeper, self.background),
             grace_s=self.plan.grace_s, events=self.events, clock=clock,
         )  # fmt: skip
         if self.is_stopping:  # told so before it was there to hear it
@@ -207,16 +211,11 @@ class SimulatedWorker:
         )
         return SettingsPoller(
             consumers=joined, store=store, reporter=reporter, clock=self.process,
-            events=self.events, on_failure=_unless_killed(fail),
+            events=self.events, on_failure=fail,
         )  # fmt: skip
-
-    def _begin_background(self, fail: OnFailure) -> list[Background]:
-        self.background = self._make_background(self, _unless_killed(fail))
-        return self.background
 
     def _make_consumers(self, fail: OnFailure) -> list[Consumer]:
         store: Any = self.connection
-        fail = _unless_killed(fail)
         self.coordinator = LeaseCoordinator(
             store, worker=self.process.name, session_s=self.plan.session_s, events=self.events,
             clock=self.process, on_failure=fail,

@@ -30,8 +30,9 @@ from qframe.retry import Backoff
 from qframe.runtime.process.child import Child
 from qframe.runtime.process.health import HEARD_WITHIN_S, LIVE_WITHIN_S, Health, combined
 from qframe.runtime.process.probes import HealthFile, HealthReporter, Probes, Systemd
+from qframe.runtime.process.stop_request import StopRequest
 from qframe.runtime.process.watchdog import ASLEEP_S, DOUBTFUL_S, STALLED_S
-from qframe.runtime.process.worker import Worker
+from qframe.runtime.process.worker import Worker, WorkerParts
 
 WELL = Health(state="serving", ready=True)
 STUCK = Health(state="serving", live=False, faults=["qframe.pull.a.b stands still for 46 s"])
@@ -69,10 +70,8 @@ class Watched:
             slots=self.slots,
         )
         self.worker = Worker(
-            "host-1-abc",
-            make_consumers=lambda fail: [consumer],  # type: ignore[list-item]
-            make_sweeper=lambda fail: SimpleNamespace(),  # type: ignore[arg-type,return-value]
-            make_settings_poller=lambda consumers, fail: self,  # type: ignore[arg-type,return-value]
+            "host-1-abc", StopRequest(Events()),
+            WorkerParts(self, [consumer], SimpleNamespace()),  # type: ignore[arg-type,list-item]
             grace_s=1, events=Events(), clock=self.clock,
         )  # fmt: skip
         self.worker._state = "serving"
@@ -119,7 +118,7 @@ def test_a_loop_that_the_watchdog_leaves_alone_is_a_fault_as_well() -> None:
     watched.other.seconds = LIVE_WITHIN_S
     assert watched.worker.health().faults == [f"{watched.other.name} stands still for 45 s"]
     watched.pass_s(3600)
-    assert not watched.worker._stopping
+    assert not watched.worker._stop_request.is_made
 
 
 def test_a_main_loop_that_stands_still_is_a_fault() -> None:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from qframe.clock import VirtualClock
 from qframe.errors import WorkerFailed
 from qframe.events import Events
+from qframe.runtime.process.stop_request import StopRequest
 from qframe.runtime.process.watchdog import ASLEEP_S, DOUBTFUL_S, STALLED_S
-from qframe.runtime.process.worker import Worker
+from qframe.runtime.process.worker import Worker, WorkerParts
 
 
 class Standing:
@@ -36,13 +38,12 @@ class Watching:
         self.clock = VirtualClock()
         self.parts = [Standing("qframe.pull.orders.billing"), Standing("qframe.relay.qframe_")]
         consumer = SimpleNamespace(pull_loop=self.parts[0], loops=lambda: [self.parts[0]])
+        nothing: Any = SimpleNamespace()
+        events = Events()
         self.worker = Worker(
-            "host-1-abc",
-            make_consumers=lambda fail: [consumer],  # type: ignore[list-item]
-            make_sweeper=lambda fail: SimpleNamespace(),  # type: ignore[arg-type,return-value]
-            make_settings_poller=lambda consumers, fail: SimpleNamespace(),  # type: ignore[arg-type,return-value]
-            make_background=lambda fail: [self.parts[1]],  # type: ignore[list-item]
-            grace_s=1, events=Events(), clock=self.clock,
+            "host-1-abc", StopRequest(events),
+            WorkerParts(nothing, [consumer], nothing, [self.parts[1]]),
+            grace_s=1, events=events, clock=self.clock,
         )  # fmt: skip
 
     def stand(self, part: Standing, seconds: float, *, every_s: float = 1.0) -> None:
@@ -72,7 +73,7 @@ def test_a_part_that_waits_or_works_is_left_alone(watching: Watching, part: Stan
     watching.get_on(part)
     watching.stand(part, DOUBTFUL_S - 1)
     assert part.reconnected == 0
-    assert watching.worker._failure is None
+    assert watching.worker._stop_request.failure is None
 
 
 def test_one_that_stands_still_is_given_new_connections_once(
@@ -92,16 +93,16 @@ def test_one_that_stands_still_for_too_long_ends_the_worker(
     watching: Watching, part: Standing
 ) -> None:
     watching.stand(part, STALLED_S + 1)
-    failure = watching.worker._failure
+    failure = watching.worker._stop_request.failure
     assert isinstance(failure, WorkerFailed)
     assert failure.part == part.name
-    assert watching.worker._stopping
+    assert watching.worker._stop_request.is_made
 
 
 def test_one_that_has_ended_is_nobodys_concern(watching: Watching, part: Standing) -> None:
     part.alive = False
     watching.stand(part, STALLED_S + 1)
-    assert watching.worker._failure is None
+    assert watching.worker._stop_request.failure is None
 
 
 def test_while_the_whole_process_stood_still_nobody_could_get_on(
@@ -110,6 +111,6 @@ def test_while_the_whole_process_stood_still_nobody_could_get_on(
     watching.stand(part, 2 * STALLED_S, every_s=2 * STALLED_S)
     watching.stand(part, ASLEEP_S)
     assert part.reconnected == 0
-    assert watching.worker._failure is None
+    assert watching.worker._stop_request.failure is None
     watching.stand(part, STALLED_S)
-    assert watching.worker._failure is not None
+    assert watching.worker._stop_request.failure is not None

@@ -6,18 +6,17 @@ import os
 import signal
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
-from queue import Empty, SimpleQueue
+from contextlib import contextmanager
 from types import FrameType
-from typing import Any, Final, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
 from qframe.clock import Clock
-from qframe.errors import QFrameError, WorkerFailed
 from qframe.events import Events
 from qframe.runtime.consume.consumer import Consumer
 from qframe.runtime.process.health import HEARD_WITHIN_S, LIVE_WITHIN_S, Health, State
 from qframe.runtime.process.live_settings import SettingsPoller
 from qframe.runtime.process.shutdown import terminate
+from qframe.runtime.process.stop_request import StopRequest
 from qframe.runtime.process.sweeper import Sweeper
 from qframe.runtime.process.watchdog import Watchdog, Watched
 from qframe.service import ServiceLoop
@@ -43,7 +42,22 @@ class Background(Watched, Protocol):
         """Whether it has nothing to do now, and will have none unless somebody asks for more."""
 
 
-OnFailure = Callable[[str, BaseException], None]
+class WorkerParts(NamedTuple):
+    """The parts of a worker, which it starts and stops in this order.
+
+    Attributes:
+        settings_poller: tunes the consumers.
+        consumers: its consumers.
+        sweeper: sweeps their topics.
+        background: what runs beside them.
+        loops: those that its consumers share.
+    """
+
+    settings_poller: SettingsPoller
+    consumers: list[Consumer]
+    sweeper: Sweeper
+    background: Sequence[Background] = ()
+    loops: Sequence[ServiceLoop] = ()
 
 
 class Worker:
@@ -51,51 +65,41 @@ class Worker:
 
     Args:
         worker_id: its name, unique to this start.
-        make_consumers: makes the consumers; given the function that a failing part calls.
-        make_sweeper: makes the sweeper; given the same.
-        make_settings_poller: makes what tunes the consumers; given them and the same.
-        make_background: makes what runs beside the consumers, after them; given the same.
+        stop_request: asks it to stop; a part that fails makes it.
+        parts: its parts.
         grace_s: how long running handlers may go on when it stops, in seconds.
         events: told of its start, that it is ready, and its stop.
         clock: the clock.
         store: where its messages are, for the log; without a password.
-        loops: those that its consumers share.
     """
 
     def __init__(
         self,
         worker_id: str,
+        stop_request: StopRequest,
+        parts: WorkerParts,
         *,
-        make_consumers: Callable[[OnFailure], list[Consumer]],
-        make_sweeper: Callable[[OnFailure], Sweeper],
-        make_settings_poller: Callable[[list[Consumer], OnFailure], SettingsPoller],
         grace_s: float,
         events: Events,
         clock: Clock,
-        make_background: Callable[[OnFailure], Sequence[Background]] = lambda _: (),
         store: str = "",
-        loops: Sequence[ServiceLoop] = (),
     ) -> None:
         self.id = worker_id
+        self._stop_request = stop_request
+        self._settings_poller, self._sweeper = parts.settings_poller, parts.sweeper
+        self._consumers, self._background = parts.consumers, parts.background
+        self._loops = parts.loops
         self._store = store
         self._events = events
         self._clock = clock
         self._grace_s = grace_s
         self._live_within_s = LIVE_WITHIN_S
         self._state: State = "starting"
-        # A signal handler may interrupt whoever waits: no Event is safe there, a SimpleQueue is.
-        self._stopping = False
-        self._words: SimpleQueue[None] = SimpleQueue()
-        self._failure: QFrameError | None = None
-        self._consumers = make_consumers(self._fail)
-        self._sweeper = make_sweeper(self._fail)
-        self._settings_poller = make_settings_poller(self._consumers, self._fail)
-        self._background = make_background(self._fail)
         watched = [*(consumer.pull_loop for consumer in self._consumers), *self._background]
-        self._loops = loops
         self._watchdog = Watchdog(
-            watched, others=self._all_loops, on_stalled=self._fail, events=events, clock=clock
-        )
+            watched, events=events, clock=clock, on_stalled=stop_request.fail,
+            others=self._all_loops,
+        )  # fmt: skip
 
     @property
     def consumers(self) -> list[Consumer]:
@@ -137,8 +141,8 @@ class Worker:
                 self._wait(burst=burst, drain=drain)
             finally:
                 self._terminate()
-        if self._failure is not None:
-            raise self._failure
+        if (failure := self._stop_request.failure) is not None:
+            raise failure
 
     def stop(self, *, grace_s: float | None = None) -> None:
         """Asks it to stop; safe from any thread and from signal handlers, and more than once.
@@ -149,14 +153,10 @@ class Worker:
         """
         if grace_s is not None:
             self._grace_s = grace_s
-        self._stopping = True
-        self._words.put(None)
+        self._stop_request.make()
 
     def _wait(self, *, burst: bool, drain: bool) -> None:
-        while not self._stopping:
-            with suppress(Empty):
-                self._words.get(timeout=_LOOK_EVERY_S if burst or drain else 1.0)
-                return
+        while not self._stop_request.wait(_LOOK_EVERY_S if burst or drain else 1.0):
             if (burst or drain) and self._is_done(drained=drain):
                 return
             self._watchdog.look()
@@ -175,8 +175,10 @@ class Worker:
 
     def health(self) -> Health:
         """How it is now; from any thread, at once."""
-        if self._state != "serving" or self._stopping:
-            return Health.of("stopping" if self._stopping else self._state)
+        if self._stop_request.is_made:
+            return Health.of("stopping")
+        if self._state != "serving":
+            return Health.of(self._state)
         ages = self.progress_ages_s()
         standing = [
             f"{part} stands still for {age_s:.0f} s"
@@ -215,17 +217,6 @@ class Worker:
         if self._events:
             self._events.emit("worker.stopped", worker=self.id)
 
-    def _fail(self, part: str, error: BaseException) -> None:
-        if self._failure is None:
-            if isinstance(error, WorkerFailed):
-                self._failure = error
-            else:
-                self._failure = WorkerFailed(part, error)
-                self._failure.__cause__ = error
-            if self._events:
-                self._events.emit("part.failed", part=part, error=error)
-        self.stop()
-
     @contextmanager
     def _signals(self) -> Iterator[None]:
         """Stops at the first signal, ends the process at the second; restores them afterwards."""
@@ -234,7 +225,7 @@ class Worker:
             return
 
         def on_signal(number: int, _frame: FrameType | None) -> None:
-            if self._stopping:
+            if self._stop_request.is_made:
                 os._exit(128 + number)
             self.stop()
 
