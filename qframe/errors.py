@@ -173,10 +173,10 @@ class StoreUnavailable(QFrameError):
 class CoordinatorUnavailable(QFrameError):
     """Raised when the coordinator cannot be reached, or refuses the user of its URL."""
 
-    def __init__(self, coordinator: str, why: str) -> None:
-        remedy = remedy_for(why, "check that it runs, and its URL")
-        super().__init__(f"coordinator {coordinator} cannot be reached: {why}; {remedy}")
-        self.coordinator = coordinator
+    def __init__(self, coordinator: str, why: str, *, what: str = "", remedy: str = "") -> None:
+        self.coordinator, what = coordinator, what or "cannot be reached"
+        self.remedy = remedy or remedy_for(why, "check that it runs, and its URL")
+        super().__init__(f"coordinator {coordinator} {what}: {why}; {self.remedy}")
 
 
 class AnswerLost(StoreUnavailable):

@@ -7,15 +7,13 @@ from typing import Any, Final
 
 from kazoo.exceptions import (
     BadVersionError,
-    KazooException,
     NodeExistsError,
     NoNodeError,
     RolledBackError,
     RuntimeInconsistency,
 )
-from kazoo.handlers.threading import KazooTimeoutError
 
-from qframe.drivers.zookeeper import ZooKeeper
+from qframe.drivers.zookeeper import FAILURES, ZooKeeper
 from qframe.errors import CoordinatorUnavailable
 
 AT_ONCE: Final = 500
@@ -45,10 +43,8 @@ def gathered(
                 replies.append((item, reply.get(timeout=zookeeper.session_s)))
             except _ABOUT_NODES as error:
                 replies.append((item, error))
-            except (KazooException, KazooTimeoutError) as error:
-                raise CoordinatorUnavailable(
-                    zookeeper.shown, str(error) or type(error).__name__
-                ) from error
+            except FAILURES as error:
+                raise zookeeper.unavailable(error) from error
     return replies
 
 

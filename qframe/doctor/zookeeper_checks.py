@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from typing import Final
 
-from kazoo.exceptions import KazooException, NoAuthError, NoNodeError
-from kazoo.handlers.threading import KazooTimeoutError
+from kazoo.exceptions import NoAuthError, NoNodeError
 from kazoo.security import Permissions
 
 from qframe.doctor.findings import Finding
-from qframe.drivers.zookeeper import ZooKeeper
-from qframe.errors import CoordinatorUnavailable
+from qframe.drivers.zookeeper import FAILURES, ZooKeeper
 
 ABOUT: Final = 0.01
 START_S: Final = 5.0
@@ -42,8 +40,8 @@ def rights(zookeeper: ZooKeeper, namespace: str) -> Finding | None:
             check="rights", level="error", what=f"the user may not read {zookeeper.root}{path}",
             remedy="name the user that made the nodes in the coordinator's URL, or set their ACLs",
         )  # fmt: skip
-    except (KazooException, KazooTimeoutError) as error:
-        raise CoordinatorUnavailable(zookeeper.shown, str(error) or type(error).__name__) from error
+    except FAILURES as error:
+        raise zookeeper.unavailable(error) from error
     if not any(acl.id.scheme == _ANYBODY and acl.perms & Permissions.WRITE for acl in acls):
         return None
     return Finding(

@@ -331,7 +331,7 @@ class Redis:
         why = failed[0] if isinstance(failed[0], Exception) else failed[0].why
         if len(failed) < len(replies) or any(type(reply) is NoReply for reply in failed):
             text = str(why) or type(why).__name__
-            raise AnswerLost(self.shown, text, **refusal_of(why)) from why
+            raise AnswerLost(self.shown, text, **refusal_of(self.shown, why)) from why
         raise translated(self.shown, why) from why
 
     def _missing(self, reply: Any) -> Missing:

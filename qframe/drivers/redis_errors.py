@@ -24,7 +24,7 @@ from redis.exceptions import (
 from redis.sentinel import MasterNotFoundError
 
 from qframe.drivers.redis_connections import BROKEN
-from qframe.drivers.tls import meaning_of
+from qframe.drivers.tls import NO_FILES, OF_REDIS, meaning_of
 from qframe.errors import BadUrl, StoreDamaged, StoreFull, StoreUnavailable
 
 # Replies of a server that has done nothing, and may do it later or elsewhere.
@@ -35,6 +35,9 @@ AGAIN_TEXTS: Final = (
 _FORBIDDEN_TEXT: Final = "The user executing the script can't"  # before 7.2, in place of NOPERM
 _UNKNOWN_TEXTS: Final = ("unknown command", "unknown redis command")
 _PRIMARY: Final = "name the primary in the URL, or its Sentinels: redis+sentinel://…"
+# What becomes of a connection before its first answer; later on nothing of redis-py's reads it.
+_UNGREETED: Final = ("Error while reading from", "Connection closed by server")
+_UNANSWERED: Final = "handshake operation timed out"
 _REMEDIES: Final = {
     "READONLY": _PRIMARY,
     "You can't write against a read only replica": _PRIMARY,  # as the client cuts it
@@ -43,15 +46,28 @@ _REMEDIES: Final = {
 }
 
 
-def refusal_of(error: BaseException) -> Mapping[str, str]:
+def refusal_of(shown: str, error: BaseException) -> Mapping[str, str]:
     """The `what` and `remedy` of a `StoreUnavailable`, where a server runs and will not do it."""
-    text = str(error)
+    text, scheme = str(error), shown.partition("://")[0].lower()
     for begins, remedy in _REMEDIES.items():
         if text.startswith(begins):
             return {"what": "refuses writes", "remedy": remedy}
     if isinstance(error.__context__, gaierror):
         return {"remedy": "correct the host's name in the URL, or the DNS of this machine"}
-    return meaning_of(text)
+    if scheme.startswith("rediss"):
+        if _UNANSWERED in str(error.__context__):
+            plain = scheme.replace("rediss", "redis")
+            return {
+                "what": "does not answer in TLS",
+                "remedy": f"if it listens there without TLS, write {plain}://",
+            }
+        if isinstance(error.__context__, (FileNotFoundError, PermissionError)):
+            return NO_FILES
+        return meaning_of(text, OF_REDIS)
+    if text.startswith(_UNGREETED):
+        secure = scheme.replace("redis", "rediss")
+        return {"remedy": f"check that it runs; if it speaks TLS there, write {secure}://"}
+    return {}
 
 
 def _of_sentinels(shown: str, error: MasterNotFoundError) -> BaseException:
@@ -65,7 +81,7 @@ def _of_sentinels(shown: str, error: MasterNotFoundError) -> BaseException:
         )  # fmt: skip
     last = {type(fault.__context__): fault for fault in faults}  # of each kind
     why = ": ".join([str(error), *map(str, last.values())])
-    refusals = filter(None, map(refusal_of, last.values()))
+    refusals = filter(None, (refusal_of(shown, fault) for fault in last.values()))
     return StoreUnavailable(shown, why, **next(refusals, {}))
 
 
@@ -113,9 +129,9 @@ def translated(shown: str, error: BaseException) -> BaseException:
             "use Redis 7, Valkey 7 or newer, and rename no command",
         )  # fmt: skip
     if isinstance(error, (*BROKEN, RedisClusterException, AskError, *AGAIN)):
-        return StoreUnavailable(shown, text or type(error).__name__, **refusal_of(error))
+        return StoreUnavailable(shown, text or type(error).__name__, **refusal_of(shown, error))
     if isinstance(error, ResponseError):
         if text.startswith(AGAIN_TEXTS):
-            return StoreUnavailable(shown, text, **refusal_of(error))
+            return StoreUnavailable(shown, text, **refusal_of(shown, error))
         return StoreDamaged(shown, text)
     return error

@@ -16,7 +16,7 @@ from redis.retry import Retry
 from redis.sentinel import MasterNotFoundError, Sentinel
 
 from qframe.drivers.redis_connections import Node
-from qframe.drivers.tls import FILES, fault_of
+from qframe.drivers.tls import OF_REDIS, fault_of
 from qframe.errors import BadUrl
 from qframe.redaction import check_user_info, shown_url
 
@@ -24,9 +24,9 @@ CONNECT_TIMEOUT_S: Final = 3.0
 ANSWER_TIMEOUT_S: Final = 10.0
 LONGEST_TIMEOUT_S: Final = 86_400
 OF_SENTINELS: Final = "sentinel_"
+_CHECKS: Final = ("none", "optional", "required")
 SCHEMES: Final = ("redis", "rediss", "redis+sentinel", "rediss+sentinel", "redis+cluster",
                   "rediss+cluster")  # fmt: skip
-_FILES: Final = ("ssl_ca_certs", "ssl_certfile", "ssl_keyfile", "ssl_password")
 
 
 class RedisServers(Protocol):
@@ -250,6 +250,8 @@ def servers_of(url: str) -> tuple[RedisServers, str]:
         if isinstance(error, BadUrl):
             raise
         why = "its port is not a number" if "Port" in str(error) else str(error)
+        if isinstance(error, TypeError):
+            why, remedy = f"an option is unknown ({error})", "see docs/configuration.md"
         raise BadUrl("store", shown, why, remedy) from None
 
 
@@ -260,12 +262,14 @@ def check_files(url: str, shown: str) -> None:
         BadUrl: if one cannot be used.
     """
     options = dict(parse_qsl(urlsplit(url).query))
-    if fault := fault_of(*map(options.get, _FILES)):
-        raise BadUrl("store", shown, fault, FILES)
+    if fault := fault_of(*map(options.get, OF_REDIS)):
+        raise BadUrl("store", shown, fault.why, fault.remedy)
 
 
 def _parsed(option: str, text: str) -> object:
     """An option's value, as redis-py reads it of a URL: its connections take "false" for true."""
+    if option == "ssl_cert_reqs" and text not in _CHECKS:
+        raise ValueError(f"{option}={text} is none of {', '.join(_CHECKS)}")
     if not option.endswith("timeout"):
         parsers: dict[str, Any] = URL_QUERY_ARGUMENT_PARSERS
         return parsers.get(option, str)(text)

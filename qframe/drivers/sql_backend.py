@@ -14,7 +14,7 @@ from sqlalchemy.engine.url import URL
 from sqlalchemy.exc import TimeoutError as NoneFree
 from sqlalchemy.pool import Pool, PoolProxiedConnection
 
-from qframe.drivers.tls import meaning_of
+from qframe.drivers.tls import TlsOptions, meaning_of
 from qframe.errors import AnswerLost, BadUrl, StoreUnavailable
 
 Values = tuple[Any, ...]
@@ -60,12 +60,14 @@ class Backend(ABC):
         takes_arrays: whether a parameter may be an array (`rows_of_arrays`).
         has_partial_indexes: whether an index may have a condition.
         may_migrate: whether opening a store may create tables.
+        tls: what its URL calls the files of TLS; None if it speaks none.
         outlives_fork: whether a child may forget an open connection without harm.
     """
 
     has_clock: ClassVar[bool] = True
     takes_arrays: ClassVar[bool] = False
     has_partial_indexes: ClassVar[bool] = False
+    tls: ClassVar[TlsOptions | None] = None
     outlives_fork: ClassVar[bool] = True
 
     def __init__(
@@ -174,7 +176,8 @@ class Backend(ABC):
         if isinstance(error, NoneFree):
             return StoreUnavailable(self.shown, text_of(error), **ALL_TAKEN)
         text = text_of(error)
-        return self.refusal(error) or StoreUnavailable(self.shown, text, **meaning_of(text))
+        meaning = {} if self.tls is None else meaning_of(text, self.tls)
+        return self.refusal(error) or StoreUnavailable(self.shown, text, **meaning)
 
 
 class Listener(ABC):

@@ -27,7 +27,7 @@ from qframe.drivers.sql_backend import (
     text_of,
     yes_or_no,
 )
-from qframe.drivers.tls import FILES, fault_of
+from qframe.drivers.tls import FILES, OF_MARIADB, TlsFault, fault_of
 from qframe.errors import BadUrl, SchemaMismatch, StoreFull, StoreUnavailable
 
 OLDEST_MARIADB: Final = (10, 6)
@@ -65,12 +65,16 @@ _NO_TABLE: Final = 1146
 # "Got error 28 from storage engine": the number is the system's.
 _ENGINE: Final = 1030
 _NO_SPACE: Final = "error 28 "
-_REFUSED: Final = (1044, 1045, 1049, 1251, 1698)
+_DENIED: Final = 1045
+_CERTIFICATE: Final = f"a certificate ({OF_MARIADB.certificate}=…, {OF_MARIADB.key}=…)"
+_REFUSED: Final = (1044, _DENIED, 1049, 1251, 1698)
 _FORBIDDEN: Final = (1142, 1143)
 
 
 class MariaDb(Backend):
     """A server; options of the URL are PyMySQL's (`ssl_ca` …), and `migrate=no`."""
+
+    tls = OF_MARIADB
 
     def __init__(self, url: URL) -> None:
         shown = shown_of(url)
@@ -94,9 +98,12 @@ class MariaDb(Backend):
             raise BadUrl("store", shown, f"an option is wrong ({error})",
                          "see docs/configuration.md") from error  # fmt: skip
         wanted["ssl_disabled"] = switches.get("ssl_disabled", False)
+        password = wanted.pop(OF_MARIADB.password, None)
         self._tls = wanted["ssl"] = _tls(shown, wanted.get("ssl", {}), switches)
+        if password is not None:
+            self._tls["password"] = password
         if fault := self._fault_of_files():
-            raise BadUrl("store", shown, fault, FILES)
+            raise BadUrl("store", shown, fault.why, fault.remedy)
         self._options = {
             "connect_timeout": CONNECT_S, "read_timeout": CONNECT_S, "write_timeout": 60, **wanted,
             "charset": "utf8mb4",
@@ -183,6 +190,8 @@ class MariaDb(Backend):
             return StoreUnavailable(self.shown, text, **HELD_UP)
         if code in (*_REFUSED, *_FORBIDDEN):
             remedy = NO_RIGHT if code in _FORBIDDEN else NO_LOGIN
+            if code == _DENIED and "cert" not in self._tls:
+                remedy += f"; a user of whom TLS is required needs it, and maybe {_CERTIFICATE}"
             return BadUrl("store", self.shown, f"the server refuses it ({text})", remedy)
         if isinstance(error, (self._pymysql.OperationalError, self._pymysql.InterfaceError)):
             return None
@@ -202,8 +211,8 @@ class MariaDb(Backend):
             raise BadUrl("store", self.shown, f"an option is unknown ({error})",
                          "see docs/configuration.md") from error  # fmt: skip
         except OSError as error:  # of a file: it was there before, and may be just being replaced
-            why = self._fault_of_files() or text_of(error)
-            raise StoreUnavailable(self.shown, why, remedy=FILES) from error
+            fault = self._fault_of_files() or TlsFault(text_of(error), FILES)
+            raise StoreUnavailable(self.shown, fault.why, remedy=fault.remedy) from error
         with suppress(OSError):  # what is no connection by TCP has no such options
             for name, value in _KEEPALIVE:
                 option = getattr(socket, name, None)
@@ -224,9 +233,8 @@ class MariaDb(Backend):
         cursor.close()
         return connection
 
-    def _fault_of_files(self) -> str | None:
-        tls = self._tls
-        return fault_of(tls.get("ca"), tls.get("cert"), tls.get("key"))
+    def _fault_of_files(self) -> TlsFault | None:
+        return fault_of(*map(self._tls.get, ("ca", "cert", "key", "password")))
 
     def _check(self, version: str, is_mariadb: bool) -> None:
         numbers = re.findall(r"\d+", version)

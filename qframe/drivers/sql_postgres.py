@@ -31,7 +31,7 @@ from qframe.drivers.sql_backend import (
 )
 from qframe.drivers.sql_lists import list_writer_of
 from qframe.drivers.sql_silence import connection_of
-from qframe.drivers.tls import meaning_of
+from qframe.drivers.tls import OF_POSTGRES, meaning_of
 from qframe.errors import BadUrl, SchemaMismatch, StoreFull, StoreUnavailable
 from qframe.poller import new_poller
 
@@ -55,6 +55,7 @@ _CONNECTING: Final[Mapping[str, Any]] = {
     "keepalives_count": 3,
     "tcp_user_timeout": 30_000,
     "application_name": "qframe",
+    "sslpassword": " ",  # else a terminal is asked for that of a key
     "options": "-c idle_in_transaction_session_timeout=30s -c lock_timeout=30s"
     " -c enable_seqscan=off -c jit=off",
 }
@@ -79,8 +80,9 @@ _POOLERS: Final[Mapping[str, str]] = {
     "statement pooling mode": "set pool_mode = transaction, or session",
 }
 _REFUSED: Final = ("password authentication failed", "does not exist", "no pg_hba.conf entry",
-                   "no password supplied", "permission denied",
+                   "pg_hba.conf rejects", "no password supplied", "permission denied",
                    "is not permitted to log in")  # fmt: skip
+_UNENCRYPTED: Final = "no encryption"  # what no line of pg_hba.conf lets in
 _WRONG_OPTIONS: Final = ("invalid connection option", "invalid sslmode", "bad value for")
 
 
@@ -88,6 +90,7 @@ class Postgres(Backend):
     """A server; options of the URL are libpq's, `prepare_threshold` and `migrate=no`."""
 
     takes_arrays = True
+    tls = OF_POSTGRES
     has_partial_indexes = True
 
     def __init__(self, url: URL) -> None:
@@ -220,12 +223,14 @@ class Postgres(Backend):
         if state is None and any(each in text for each in _WRONG_OPTIONS):
             return BadUrl("store", self.shown, f"an option is wrong ({text})",
                           "see docs/configuration.md")  # fmt: skip
-        if state is None and meaning_of(text):
+        if state is None and meaning_of(text, OF_POSTGRES):
             return None
         is_forbidden = state == _FORBIDDEN
         is_refused = state is None and any(each in text for each in _REFUSED)
         if is_forbidden or is_refused or state == _NO_SCHEMA:
             remedy = NO_RIGHT if is_forbidden else NO_LOGIN
+            if text.endswith(_UNENCRYPTED):
+                remedy = f"use TLS (sslmode=verify-full), if the server asks for it; or {NO_LOGIN}"
             return BadUrl("store", self.shown, f"the server refuses it ({text})", remedy)
         if isinstance(error, self._psycopg.DataError) and state is None:
             return BadUrl("string for the store", self.shown, text, "remove the NUL character")

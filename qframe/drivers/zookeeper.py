@@ -52,6 +52,7 @@ LONGEST_PAUSE_S: Final = 1.0
 CLOSE_S: Final = 3.0
 CUT_S: Final = 1.0
 
+FAILURES: Final = (KazooException, KazooTimeoutError)
 # What a request gets that was not answered, and may be made again.
 _AGAIN: Final = (ConnectionLoss, SessionExpiredError, OperationTimeoutError)
 
@@ -114,11 +115,28 @@ class ZooKeeper:
         try:
             opened.begin(SYSTEM_CLOCK.monotonic_s() + timeout_s)
         except BaseException as error:
-            why = opened.reason(error)
+            trouble = opened.trouble_of(error)
             self.close()
-            if isinstance(error, (KazooException, KazooTimeoutError)):
-                raise CoordinatorUnavailable(self.shown, why) from error
+            if isinstance(error, FAILURES):
+                raise self.unavailable(error, trouble) from error
             raise
+
+    def unavailable(self, error: Exception, trouble: str = "") -> CoordinatorUnavailable:
+        """The meaning of an error of kazoo's.
+
+        Args:
+            error: the error.
+            trouble: what is known of its cause.
+        """
+        place = self.root or "/"
+        if isinstance(error, NoAuthError):
+            return CoordinatorUnavailable(
+                self.shown, f"its nodes at {place} are not open to this user or password",
+                what="refuses access",
+                remedy="name the user that made them in the URL, name another path, or set ACLs",
+            )  # fmt: skip
+        why = trouble or str(error) or type(error).__name__
+        return CoordinatorUnavailable(self.shown, why, **self._servers.meaning_of(why))
 
     @property
     def client(self) -> KazooClient:
@@ -235,12 +253,10 @@ class _Open:
             else:
                 return
 
-    def reason(self, error: BaseException) -> str:
+    def trouble_of(self, error: BaseException) -> str:
         """Why the session was not begun."""
         if self._refused or isinstance(error, AuthFailedError):
             return "it refuses the user or password"
-        if isinstance(error, NoAuthError):
-            return f"its nodes at {self._servers.root or '/'} are not open to this user or password"
         return self.trouble or "no server answered in time"
 
     def end(self) -> None:

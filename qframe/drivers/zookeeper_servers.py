@@ -5,12 +5,13 @@ from __future__ import annotations
 import socket
 import ssl
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import unquote, urlsplit
 
+from qframe.drivers.tls import ENDED, OF_REDIS, fault_of, meaning_of
 from qframe.errors import BadUrl
 from qframe.redaction import shown_url
 
@@ -37,10 +38,8 @@ CONNECT_TIMEOUT_S: Final = 3.0
 SHORTEST_TRY_S: Final = 0.5
 AGAIN_S: Final = 1.0
 REMEDY: Final = "use zookeeper://host:2181,host:2181/chroot, with user:password@ where needed"
-OPTIONS: Final = (
-    "ssl_ca_certs", "ssl_cert_reqs", "ssl_certfile", "ssl_check_hostname", "ssl_keyfile",
-    "ssl_password",
-)  # fmt: skip
+_CUT: Final = "socket connection broken"
+OPTIONS: Final = (*OF_REDIS, "ssl_cert_reqs", "ssl_check_hostname")
 
 
 @dataclass(frozen=True)
@@ -68,9 +67,20 @@ class ZooKeeperUrl:
         """How to speak TLS, by the files as they are now: a certificate may have been renewed.
 
         Raises:
-            ValueError: if one cannot be read.
+            BadUrl: if one cannot be used.
         """
-        return None if self.options is None else _tls(self.options)
+        return None if self.options is None else _tls(self.options, self.shown)
+
+    def meaning_of(self, trouble: str) -> Mapping[str, str]:
+        """The `what` and `remedy` of a `CoordinatorUnavailable`, if it has to do with TLS."""
+        if self.options is None:
+            remedy = "check that it runs; if it speaks TLS there, write zookeepers://"
+            return {"remedy": remedy} if _CUT in trouble else {}
+        meaning = meaning_of(trouble, OF_REDIS)
+        if ENDED in trouble.lower():
+            remedy = f"{meaning['remedy']}; if it listens there without TLS, write zookeeper://"
+            return {**meaning, "remedy": remedy}
+        return meaning
 
     def share_s(self, session_s: float) -> float:
         """How long one server may take to answer, so that others are asked in the same session."""
@@ -86,6 +96,8 @@ def servers_of(url: str) -> ZooKeeperUrl:
     shown = _shown(url)
     try:
         return _parsed(url, shown)
+    except BadUrl:
+        raise
     except ValueError as error:
         raise BadUrl("coordinator", shown, str(error), REMEDY) from None
 
@@ -176,26 +188,17 @@ def _options(query: str) -> dict[str, str]:
     return options
 
 
-def _tls(options: dict[str, str]) -> ssl.SSLContext:
+def _tls(options: dict[str, str], shown: str) -> ssl.SSLContext:
     verify = _choice(options, "ssl_cert_reqs", "required", "none")
     check = _choice(options, "ssl_check_hostname", "true", "false") and verify
-    trusted, made = options.get("ssl_ca_certs"), options.get("ssl_certfile")
-    if "ssl_keyfile" in options and made is None:
-        raise ValueError("it has ssl_keyfile without ssl_certfile")
-    try:
-        context = ssl.create_default_context(cafile=trusted)
-    except OSError as error:
-        raise ValueError(f"its ssl_ca_certs cannot be read ({error.strerror})") from None
+    trusted, made, key, password = map(options.get, OF_REDIS)
+    if fault := fault_of(trusted, made, key, password):
+        raise BadUrl("coordinator", shown, fault.why, fault.remedy)
+    context = ssl.create_default_context(cafile=trusted)
     context.check_hostname = check
     context.verify_mode = ssl.CERT_REQUIRED if verify else ssl.CERT_NONE
     if made is not None:
-        # Without any password at all, a terminal would be asked for it.
-        password = options.get("ssl_password", "")
-        try:
-            context.load_cert_chain(made, options.get("ssl_keyfile"), password)
-        except OSError as error:
-            why = f"its ssl_certfile and ssl_keyfile cannot be read ({error.strerror})"
-            raise ValueError(why) from None
+        context.load_cert_chain(made, key, password)
     return context
 
 
@@ -253,8 +256,8 @@ class Connections(_Handler):
             raise ConnectionAbortedError("this client is closed")
         try:
             tls = self._servers.tls
-        except ValueError as error:  # as while a file is replaced
-            raise ConnectionAbortedError(str(error)) from None
+        except (BadUrl, OSError) as error:  # as while a file is replaced
+            raise ConnectionAbortedError(str(getattr(error, "why", error))) from None
         made = socket.create_connection(address, self._connect_s)
         try:
             made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

@@ -221,7 +221,8 @@ def bound_socket(host: str, port: int) -> socket.socket:
 
 def _check_certificate(cert: str, key: str | None) -> None:
     if fault := fault_of(None, cert, key):
-        raise BadOption("--tls-cert", cert, fault, "name both files, in PEM, without a password")
+        remedy = "name both files, in PEM, without a password"
+        raise BadOption("--tls-cert", cert, fault.why, remedy)
 
 
 async def _renew(context: ssl.SSLContext, cert: str, key: str | None) -> None:

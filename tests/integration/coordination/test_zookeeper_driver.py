@@ -131,6 +131,7 @@ def test_a_chroot_of_another_user_is_refused(
         with pytest.raises(CoordinatorUnavailable, match="not open to this user") as told:
             open_zookeeper(url + path)
         assert "wr0ng" not in str(told.value)
+        assert "name the user that made them in the URL" in told.value.remedy
 
 
 def test_a_server_that_takes_no_digest_refuses_the_user(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -56,13 +57,47 @@ def test_a_certificate_that_is_not_trusted_is_told_from_a_server_that_is_away(
 ) -> None:
     url, trusted = server
     other, _ = certificate(tmp_path / "tls", "other")
-    for wrong in (f"{url}?ssl_ca_certs={other}", f"{url}?ssl_ca_certs={trusted}".replace(
-        "localhost", "127.0.0.2"
-    )):  # fmt: skip
+    elsewhere = f"{url}?ssl_ca_certs={trusted}".replace("localhost", "127.0.0.2")
+    for wrong, remedy in (
+        (f"{url}?ssl_ca_certs={other}", r"file of the authority .* \(ssl_ca_certs=…\)"),
+        (elsewhere, "name in the URL the host that it is for"),
+    ):
         with QFrame(wrong) as app, pytest.raises(StoreUnavailable, match="not trusted") as caught:
             app.publish(Topic("orders"), 1)
         assert "certificate verify failed" in str(caught.value)
-        assert "name in the URL the file of the authority" in str(caught.value)
+        assert re.search(remedy, str(caught.value))
+
+
+def test_a_scheme_without_tls_at_a_port_with_it_and_the_reverse_are_told_the_other_scheme(
+    server: tuple[str, Path], redis_server: RedisServer
+) -> None:
+    place, plain = server[0].partition("://")[2], f"localhost:{redis_server.port}"
+    for scheme, path in (("redis", ""), ("redis+cluster", ""), ("redis+sentinel", "/primary")):
+        secure = scheme.replace("redis", "rediss")
+        with pytest.raises(StoreUnavailable, match="does not answer in TLS") as caught:
+            open_store(f"{secure}://{plain}{path}?socket_connect_timeout=0.5")
+        assert f"without TLS, write {scheme}://" in str(caught.value)
+        with pytest.raises(StoreUnavailable) as caught:
+            open_store(f"{scheme}://{place}{path}")
+        assert f"if it speaks TLS there, write {secure}://" in str(caught.value)
+
+
+def test_a_key_that_does_not_fit_its_certificate_is_named_with_its_remedy(tmp_path: Path) -> None:
+    (made, key), (_, wrong) = (certificate(tmp_path, name) for name in ("one", "two"))
+    locked, secret = certificate(tmp_path, "three", password="hunter2")
+    for options, why in (
+        (f"ssl_certfile={made}&ssl_keyfile={wrong}", "not that of the certificate.; name the key"),
+        (f"ssl_certfile={made}", f"no private key in {made}.; name the file of the key, too"),
+        (f"ssl_certfile={key}&ssl_keyfile={made}", f"no certificate in {key}"),
+        (f"ssl_keyfile={key}", f"names the key {key} without its certificate; name both"),
+        (f"ssl_certfile={locked}&ssl_keyfile={secret}", "the key has a password.; name its"),
+        (f"ssl_certfile={locked}&ssl_keyfile={secret}&ssl_password=hunter3", "another password"),
+        ("ssl_cert_reqs=nothing", "ssl_cert_reqs=nothing is none of none, optional, required"),
+        ("ssl_cacert=/etc/ca.pem", "option is unknown .*ssl_cacert"),
+    ):
+        with pytest.raises(BadUrl, match=why) as caught:
+            open_store(f"rediss://localhost?{options}")
+        assert "hunter" not in str(caught.value)
 
 
 def test_sentinels_whose_certificate_is_not_trusted_are_told_from_those_that_are_away(

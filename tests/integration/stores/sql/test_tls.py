@@ -58,6 +58,57 @@ def test_a_file_of_mariadbs_url_that_cannot_be_read_is_named(tmp_path: Path) -> 
         open_store("mysql://u:hunter2@h/d?ssl=true")
 
 
+def test_a_password_of_a_key_for_mariadb_is_used(
+    mariadb_tls: tuple[MariaDbServer, Path], tmp_path: Path
+) -> None:
+    server, trusted = mariadb_tls
+    made, key = certificate(tmp_path, "client", password="hunter2")
+    url = f"{server.new_database()}?ssl_ca={trusted}&ssl_cert={made}&ssl_key={key}"
+    with pytest.raises(BadUrl, match=r"key has a password.; name its password in the URL"):
+        open_store(url)
+    # The server does not know who has signed it, which it says to a client that could read its key.
+    with pytest.raises(StoreUnavailable, match=r"(not accept|breaks off).*\(ssl_cert=…, ssl_key="):
+        open_store(f"{url}&ssl_key_password=hunter2")
+
+
+def test_users_of_whom_tls_is_required_are_told_so(
+    postgres_tls: tuple[PostgresServer, Path], mariadb_tls: tuple[MariaDbServer, Path]
+) -> None:
+    server, _ = mariadb_tls
+    server.call("CREATE OR REPLACE USER secure IDENTIFIED BY 'hunter2' REQUIRE SSL")
+    url = server.new_database().replace("root@", "secure:hunter2@")
+    with pytest.raises(BadUrl, match="user of whom TLS is required needs it"):
+        open_store(f"{url}?ssl_disabled=true")
+    served, _ = postgres_tls
+    rules = served._data / "pg_hba.conf"
+    before = rules.read_text()
+    served.call("CREATE ROLE secure LOGIN")
+    rules.write_text(f"hostssl all secure all trust\nhost all secure all reject\n{before}")
+    served.call("SELECT pg_reload_conf()")
+    url = served.new_database().replace("qframe@", "secure@")
+    try:
+        with pytest.raises(BadUrl, match=r"no encryption.*use TLS .sslmode=verify-full"):
+            eventually(lambda: open_store(f"{url}?sslmode=disable").close())
+    finally:
+        rules.write_text(before)
+        served.call("SELECT pg_reload_conf()")
+
+
+def test_a_key_that_does_not_fit_and_one_with_a_password_are_told_as_such_by_postgresql(
+    postgres_tls: tuple[PostgresServer, Path], tmp_path: Path
+) -> None:
+    server, trusted = postgres_tls
+    (made, _), (_, wrong) = (certificate(tmp_path, name) for name in ("one", "two"))
+    locked, secret = certificate(tmp_path, "three", password="hunter2")
+    url = f"{server.new_database()}?sslmode=verify-ca&sslrootcert={trusted}"
+    for options, remedy in (
+        (f"sslcert={made}&sslkey={wrong}", "name the key to which .* in sslkey="),
+        (f"sslcert={locked}&sslkey={secret}", "name the key's password in sslpassword="),
+    ):
+        with pytest.raises(StoreUnavailable, match=remedy):
+            open_store(f"{url}&{options}")
+
+
 def test_a_file_that_is_away_while_it_is_replaced_ends_no_worker(
     mariadb_tls: tuple[MariaDbServer, Path], tmp_path: Path
 ) -> None:
