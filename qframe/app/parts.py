@@ -191,7 +191,7 @@ class AppParts:
         with self.guard:
             opened = self.opened
             if opened.catalog is None:
-                opened.catalog = TopicCatalog(self.store(), self.consumers)
+                opened.catalog = TopicCatalog(self.store(), self.consumers, self.declared)
             return opened.catalog
 
     def producer(self) -> Producer:

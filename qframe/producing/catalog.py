@@ -14,8 +14,8 @@ from qframe.stores.base import SubscribingStore
 from qframe.topic import INTERNAL, Topic, checked_name, is_internal
 
 
-class OwnConsumer(Protocol):
-    """A consumer of the same app, as far as publishing depends on it."""
+class OwnSchedule(Protocol):
+    """A schedule of the same app, as far as publishing depends on it."""
 
     @property
     def topic(self) -> Topic | str:
@@ -24,6 +24,10 @@ class OwnConsumer(Protocol):
     @property
     def topic_name(self) -> str:
         """The name of its topic."""
+
+
+class OwnConsumer(OwnSchedule, Protocol):
+    """A consumer of the same app, as far as publishing depends on it."""
 
     @property
     def group(self) -> str:
@@ -43,11 +47,18 @@ class TopicCatalog:
     Args:
         store: where topics are declared.
         consumers: the app's; the list may grow, and `forget` is called when it does.
+        schedules: the app's; the list may grow.
     """
 
-    def __init__(self, store: SubscribingStore, consumers: Sequence[OwnConsumer] = ()) -> None:
+    def __init__(
+        self,
+        store: SubscribingStore,
+        consumers: Sequence[OwnConsumer] = (),
+        schedules: Sequence[OwnSchedule] = (),
+    ) -> None:
         self._store = store
         self._consumers = consumers
+        self._schedules = schedules
         self._known: dict[str, Topic] = {}
         self._given: dict[str, Topic] = {}  # what users have declared, which may have grown
         self._guard = threading.RLock()
@@ -111,9 +122,9 @@ class TopicCatalog:
 
     def _found(self, name: str) -> Topic:
         with self._guard:
-            for consumer in self._consumers:
-                if isinstance(consumer.topic, Topic) and consumer.topic.name == name:
-                    return self.declare(consumer.topic)
+            for each in (*self._consumers, *self._schedules):
+                if isinstance(each.topic, Topic) and each.topic.name == name:
+                    return self.declare(each.topic)
             found = self._store.topic(name)
             if found is None:
                 raise UnknownTopic(name, self._known_names())
@@ -122,7 +133,7 @@ class TopicCatalog:
 
     def _known_names(self) -> set[str]:
         """The names of the store's topics and of the app's own, one of which may be meant."""
-        names = {each.topic_name for each in self._consumers}
+        names = {each.topic_name for each in (*self._consumers, *self._schedules)}
         with suppress(QFrameError):  # its user may not be allowed to list them
             names |= {each.name for each in self._store.topics()}
         return names

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
+from qframe import Message, QFrame
 from qframe.clock import VirtualClock
 from qframe.errors import UnknownTopic
 from qframe.producing.catalog import TopicCatalog
@@ -40,3 +41,21 @@ def test_a_topic_is_found_while_another_thread_forgets_all() -> None:
     catalog.declare(topic)
     catalog._given = Interrupted(catalog._given, catalog.forget)
     assert catalog.resolve(topic) == topic
+
+
+def test_a_name_is_found_that_only_a_schedule_of_the_app_declares() -> None:
+    """A consumer by name needs no other declaration than that of the schedule that feeds it."""
+    handled: list[object] = []
+    app = QFrame("model://")
+
+    @app.consumer("reports", "printing")
+    def handle(message: Message) -> None:
+        handled.append(message.body)
+
+    with pytest.raises(UnknownTopic):
+        app.publish("reports", 0)
+    app.cron("@daily", topic=Topic("reports", "delay", slots=2), name="daily")(handle)
+    app.publish("reports", 1)
+    app.run(burst=True)
+    app.close()
+    assert handled == [1]
