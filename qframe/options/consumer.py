@@ -32,7 +32,6 @@ from qframe.topic import Kind, Topic
 MOST_THREADS: Final = 1024
 MOST_IN_FLIGHT: Final = 100_000
 AWAITED_AT_ONCE: Final = 100
-_OF_RETRIES: Final = ("backoff", "local_retries")
 ON_DEAD_TRIES: Final = 3  # it may be the reason why workers die
 
 OnDead = Callable[[Message, BaseException], object]
@@ -229,8 +228,7 @@ def consumer_options(**given: Any) -> ConsumerOptions:
         )  # fmt: skip
     _allow_for_batches(given)
     options = checked_options(ConsumerOptions, {name: (name, given[name]) for name in given})
-    if options.at_most_once:
-        _check_alone(options)
+    _check_pairs(options)
     if is_async(options.on_dead):
         raise BadOption(
             "on_dead", options.on_dead, "it is async, and on_dead is not awaited",
@@ -277,17 +275,20 @@ def _allow_for_batches(given: dict[str, Any]) -> None:
         )  # fmt: skip
 
 
-def _check_alone(options: ConsumerOptions) -> None:
-    """Refuses what has no meaning where a message is settled before it is handled."""
+def _check_pairs(options: ConsumerOptions) -> None:
+    """Refuses what has no meaning beside another option."""
+    once, single, given = options.at_most_once, options.max_attempts == 1, options.given
     at_odds = (
-        ("auto_ack", options.auto_ack is False, "the message is already acknowledged"),
-        ("idempotent_checker", options.idempotent_checker is not None, "nothing comes again"),
-        ("batch", options.batch is not None, "a failed batch is retried one by one"),
-        *((name, name in options.given, "nothing is retried") for name in _OF_RETRIES),
-    )
+        ("auto_ack", once and not options.auto_ack, "the message is already acknowledged"),
+        ("idempotent_checker", once and options.idempotent_checker is not None,
+         "nothing comes again"),
+        ("batch", once and options.batch is not None, "a failed batch is retried one by one"),
+        ("local_retries", once and "local_retries" in given, "nothing is retried"),
+        ("backoff", (once or single) and "backoff" in given, "nothing is retried"),
+    )  # fmt: skip
     for name, is_given, why in at_odds:
         if is_given:
+            other = "at_most_once=True" if once else "max_attempts=1"
             raise BadOption(
-                name, getattr(options, name), f"with at_most_once=True {why}",
-                "leave one of the two out",
-            )  # fmt: skip
+                name, getattr(options, name), f"with {other} {why}", "leave one of the two out"
+            )

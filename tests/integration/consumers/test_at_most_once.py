@@ -468,6 +468,12 @@ def test_what_has_no_meaning_beside_it_is_refused(options: dict[str, Any], text:
         consumer_options(**{"at_most_once": True, **options})
 
 
+def test_a_backoff_before_retries_that_never_come_is_refused() -> None:
+    with pytest.raises(BadOption, match="backoff Backoff.*: with max_attempts=1 nothing is retr"):
+        consumer_options(max_attempts=1, backoff="5s")
+    consumer_options(max_attempts=1, local_retries=2)  # which are none of its attempts
+
+
 @pytest.mark.parametrize(
     ("point", "calls", "attempts"), [("pull", 1, 2), ("commit", 1, 2), ("settle", 0, 1)]
 )
