@@ -99,6 +99,19 @@ class TopicCatalog:
                 self._given[topic.name] = topic
             return self._known[topic.name]
 
+    def declare_again(self, topic: Topic) -> Topic:
+        """Declares a topic that the store has lost since, as far as it has grown here.
+
+        Raises:
+            UnknownTopic: if it is known by its name alone.
+            TopicMismatch: if somebody else has declared it otherwise meanwhile.
+        """
+        with self._guard:
+            if topic.name not in self._given:
+                raise UnknownTopic(topic.name)
+            self._remember(self._store.declare(self._known[topic.name]))
+            return self._known[topic.name]
+
     def refresh(self, topic: Topic) -> Topic:
         """The topic as far as it has grown by now.
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Final, TypeVar
 
 from qframe.clock import Clock
-from qframe.errors import AnswerLost, PublishUnknown, StoreUnavailable
+from qframe.errors import AnswerLost, PublishUnknown, StoreUnavailable, UnknownTopic
 from qframe.outcomes import Outcome
 from qframe.producing.catalog import TopicCatalog
 from qframe.stores.base import Publishing
@@ -25,7 +25,8 @@ class EntrySender:
 
     Entries of slots that are being split are sent again until these are split, each to the slot
     that is its by then. A call whose reply was lost is sent again too, which is safe under the same
-    ids.
+    ids. A topic that this process has declared, and that the store has lost since, is declared
+    again, as by a process that starts.
 
     Args:
         store: where entries go.
@@ -49,11 +50,12 @@ class EntrySender:
         Raises:
             PublishUnknown: if some may be stored, and the outcomes are not all known.
             StoreUnavailable: if none is stored; also if there is no room, or slots stay closed.
+            UnknownTopic: if the topic was deleted, and is known here by its name alone.
         """
         rest = entries
         outcomes: Sequence[Outcome | None] = ()
         closed_until_s: float | None = None
-        lost = 0
+        lost, is_anew = 0, False
         try:
             while True:
                 try:
@@ -72,6 +74,10 @@ class EntrySender:
                         self._pause(LOOK_AGAIN_S)
                     else:
                         raise
+                except UnknownTopic:
+                    if is_anew:
+                        raise
+                    topic, is_anew = self._catalog.declare_again(topic), True
                 except AnswerLost:
                     lost += 1
                     if lost == TRIES:

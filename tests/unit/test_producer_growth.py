@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from qframe.clock import VirtualClock
-from qframe.errors import AnswerLost, PublishUnknown, StoreUnavailable
+from qframe.errors import AnswerLost, PublishUnknown, StoreUnavailable, UnknownTopic
 from qframe.outcomes import Outcome
 from qframe.producing.catalog import TopicCatalog
 from qframe.producing.entry_sender import CLOSED_S
@@ -124,3 +124,24 @@ def test_a_reply_that_is_lost_for_the_rest_of_a_batch_makes_no_duplicates_of_wha
     outcomes = dict(zip(KEYS, bench.publish(KEYS), strict=True))
     assert {outcomes[key] for key in bench.of_slot(0)} == {Outcome.DUPLICATE}
     assert {outcomes[key] for key in bench.of_slot(1)} == {Outcome.STORED}
+
+
+def test_a_topic_that_the_store_has_lost_is_declared_again_as_far_as_it_had_grown() -> None:
+    """By who has its declaration: who knows its name alone is told that it is gone."""
+    bench = Bench()
+    bench.clock.advance(31_000)
+    bench.growing.finish(bench.growing.go_on())
+    bench.publish(KEYS)
+    by_name = Producer(
+        bench.store, catalog=TopicCatalog(bench.store), max_body=1000, batch=100, clock=bench.clock
+    )
+    by_name.publish("t", 1, key="a")
+    while not bench.store.delete(bench.topic):
+        pass
+    with pytest.raises(UnknownTopic):
+        by_name.publish("t", 2, key="b")
+    assert set(bench.publish(KEYS)) == {Outcome.STORED}
+    by_name.publish("t", 3, key="c")
+    found = bench.store.topic("t")
+    assert found is not None
+    assert found.slots == 4

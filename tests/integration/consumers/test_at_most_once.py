@@ -469,7 +469,7 @@ def test_what_has_no_meaning_beside_it_is_refused(options: dict[str, Any], text:
 
 
 def test_a_backoff_before_retries_that_never_come_is_refused() -> None:
-    with pytest.raises(BadOption, match="backoff Backoff.*: with max_attempts=1 nothing is retr"):
+    with pytest.raises(BadOption, match=r"backoff Backoff.*: with max_attempts=1 nothing is retr"):
         consumer_options(max_attempts=1, backoff="5s")
     consumer_options(max_attempts=1, local_retries=2)  # which are none of its attempts
 

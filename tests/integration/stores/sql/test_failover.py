@@ -131,12 +131,20 @@ def test_who_knows_of_a_growth_that_the_database_has_forgotten_publishes_where_s
 def test_what_is_published_to_a_topic_that_is_forgotten_comes_into_no_other_topic(
     pair: Pair,
 ) -> None:
-    with QFrame(store=pair.url) as first, QFrame(store=pair.url) as second:
+    """Who has its declaration makes it again; who knows its name alone is told that it is gone."""
+    with (
+        QFrame(store=pair.url) as first, QFrame(store=pair.url) as second,
+        QFrame(store=pair.url) as third,
+    ):  # fmt: skip
         first.declare(Topic("a", slots=2))
         pair.standby.stop_following()
         second.publish(Topic("b", slots=2), 1)
+        third.publish("b", 2)
         pair.fail_over()
         first.publish(Topic("c", slots=2), 2)
         with pytest.raises(UnknownTopic):
-            second.publish("b", 3)
+            third.publish("b", 3)
+        second.publish("b", 3)
+        third.publish("b", 4)
         assert sum(one.published for one in first.admin.stats("c")) == 1
+        assert sum(one.published for one in first.admin.stats("b")) == 2
