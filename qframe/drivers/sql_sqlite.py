@@ -183,7 +183,8 @@ class Sqlite(Backend):
                 return StoreUnavailable(self.shown, why)
             return BadUrl(
                 "store", self.shown, "the file cannot be opened",
-                "let this user write its directory, and the files beside it (-wal, -shm)",
+                "name a file that this user may read and write, with its directory and the files "
+                "beside it (-wal, -shm)",
             )  # fmt: skip
         if "malformed" in text:
             return BadUrl(
@@ -241,8 +242,9 @@ class SqliteWatch:
     def release(self) -> None:
         """Gives the connection back."""
         with self._guard:
-            if self._is_open and self._connection is not None:
-                self._connection.close()
+            connection, self._connection = self._connection, None
+            if connection is not None:
+                connection.close()
             self._is_open = False
 
     def _locks_over_fork(self) -> Iterable[Any]:

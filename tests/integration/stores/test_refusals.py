@@ -161,6 +161,20 @@ def test_a_sqlite_file_that_its_user_may_not_write_says_so(tmp_path: Path) -> No
         raise backend.translated(refused.value, unknown=False)
 
 
+def test_a_directory_in_place_of_a_sqlite_file_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(BadUrl, match="cannot be opened; name a file that this user may read"):
+        SqlStore(f"sqlite:///{tmp_path}")
+
+
+def test_a_program_that_forks_after_its_worker_has_ended_is_warned_of_nothing(
+    tmp_path: Path,
+) -> None:
+    """Of a file whose changes nobody waits for any more: its connection is closed already."""
+    watch = Sqlite(make_url(f"sqlite:///{tmp_path / 'shop.db'}")).watch()
+    watch.release()
+    watch._before_fork()
+
+
 def test_a_postgres_that_ends_statements_says_so(postgres: PostgresServer) -> None:
     with QFrame(postgres.new_database()) as app:
         app.declare(TOPIC)
