@@ -217,6 +217,28 @@ class MariaDbServer(Child):
         self.call(f"CREATE DATABASE `{name}` CHARACTER SET utf8mb4")
         return self.url_of(name)
 
+    def standby(self, folder: Path) -> MariaDbServer:
+        """A server that follows this one from its beginning, and has by now what this one has.
+
+        This one needs `log-bin` among its settings.
+        """
+        server = MariaDbServer(folder, config={"server-id": "2", "read-only": "1"})
+        source = f"MASTER_HOST='{HOST}', MASTER_PORT={self.port}, MASTER_USER='root'"
+        server.call(f"CHANGE MASTER TO {source}, MASTER_USE_GTID = slave_pos")
+        server.call("START SLAVE")
+        [(position,)] = self.call("SELECT @@gtid_binlog_pos")
+        assert server.call(f"SELECT MASTER_GTID_WAIT('{position}', 30)") == [(0,)]
+        return server
+
+    def stop_following(self) -> None:
+        """Has a standby receive nothing more from now on."""
+        self.call("STOP SLAVE")
+
+    def promote(self) -> None:
+        """Makes a standby a primary, which has what it has received."""
+        self.call("STOP SLAVE")
+        self.call("SET GLOBAL read_only = 0")
+
     def _connect(self, database: str) -> pymysql.connections.Connection:
         return pymysql.connect(
             host=HOST, port=self.port, user="root", database=database, autocommit=True,

@@ -255,6 +255,11 @@ class Proxy:
     def url(self) -> str:
         return f"redis://{HOST}:{self.port}"
 
+    def lead_to(self, port: int) -> None:
+        """Has new connections lead to another server, and ends those there are."""
+        self._target = port
+        self.reset_all()
+
     def accept(self) -> None:
         """Takes new connections."""
         if self._listener is not None:
