@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from absence import pytest_runtest_makereport  # noqa: F401 - pytest finds it here
+from file_order import in_order
 from hypothesis import HealthCheck, settings
 from namespaces import placed
 from promises import HELD, held
@@ -33,8 +34,6 @@ settings.load_profile("qframe")
 os.environ["SSL_CERT_FILE"] = str(Path(__file__).parent / "support" / "nobody.crt")
 
 SIZES = ("QFRAME_CHAOS_", "QFRAME_SPARK_")
-# Begun last, one of them would go on alone; those of Spark's one session are one.
-LONGEST = ("tests/conformance/test_state_machine.py", "tests/spark/")
 WITH_A_SPARK_OF_THEIR_OWN = ("test_failing_tasks.py", "test_stream_kills.py")
 
 
@@ -53,13 +52,12 @@ def pytest_collection() -> Generator[None, object, object]:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Notes the promises that tests hold, places those that mount, and begins the longest files.
+    """Notes the promises that tests hold, places those that mount, and puts files in order.
 
     A run of a given size takes the time it takes.
     """
     config.stash[HELD] = held(items)
-    items[:] = map(placed, items)
-    items.sort(key=lambda item: not item.nodeid.startswith(LONGEST))
+    items[:] = in_order(map(placed, items))
     if any(name.startswith(SIZES) for name in os.environ):
         for item in items:
             item.add_marker(pytest.mark.timeout(0))
