@@ -221,8 +221,10 @@ def test_a_scan_goes_on_from_its_place_and_refuses_another(bench: Bench) -> None
 @pytest.mark.parametrize("kind", ["stream", "ordered", "delay"])
 def test_a_page_of_a_backlog_has_what_it_looked_at(bench: Bench, kind: str) -> None:
     topic = bench.topic(kind, "g", slots=2)
-    for number in range(1200):
-        bench.publish(topic, number, f"k{number}", id=f"m{number}")
+    for first in range(0, 1200, 400):
+        numbers = range(first, first + 400)
+        entries = [bench.entry(topic, each, f"k{each}", id=f"m{each}") for each in numbers]
+        bench.store.publish(topic, entries)
     page = bench.store.scan(topic, None, 300)
     assert len(page.records) == page.looked >= 300
 
