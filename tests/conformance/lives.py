@@ -107,6 +107,8 @@ def _lead(machine: Machine, life: Life) -> None:
     machine.teardown()
 
 
-def share_of(store: str) -> slice:
-    """Which of the lives are led on a store."""
-    return slice(HALVES[store], None, 2) if store in HALVES else slice(None)
+def share_of(store: str, part: int = 0, parts: int = 1) -> slice:
+    """Which of the lives are led on a store; of several parts of them one."""
+    if store not in HALVES:
+        return slice(None)
+    return slice(HALVES[store] + 2 * part, None, 2 * parts)
