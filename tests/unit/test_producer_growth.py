@@ -8,10 +8,16 @@ from typing import Any
 import pytest
 
 from qframe.clock import VirtualClock
-from qframe.errors import AnswerLost, PublishUnknown, StoreUnavailable, UnknownTopic
+from qframe.errors import (
+    AnswerLost,
+    PublishUnknown,
+    StoreUnavailable,
+    TopicFull,
+    UnknownTopic,
+)
 from qframe.outcomes import Outcome
 from qframe.producing.catalog import TopicCatalog
-from qframe.producing.entry_sender import CLOSED_S
+from qframe.producing.entry_sender import CLOSED_S, TRIES
 from qframe.producing.outgoing import Outgoing
 from qframe.producing.producer import Producer
 from qframe.stores.doubling import Doubling
@@ -28,7 +34,7 @@ class Away(ModelStore):
     """A store that may be away for whoever looks how far a topic has grown, or lose a reply."""
 
     is_away = False
-    loses_next = False
+    loses = 0
 
     def topic(self, name: str) -> Topic | None:
         if self.is_away:
@@ -37,8 +43,8 @@ class Away(ModelStore):
 
     def publish(self, topic: Topic, entries: Sequence[Entry]) -> list[Outcome]:
         outcomes = super().publish(topic, entries)
-        if self.loses_next:
-            self.loses_next = False
+        if self.loses:
+            self.loses -= 1
             raise AnswerLost("model://", "cut")
         return outcomes
 
@@ -118,7 +124,7 @@ def test_a_reply_that_is_lost_for_the_rest_of_a_batch_makes_no_duplicates_of_wha
     def split(_: float) -> None:
         bench.clock.advance(31_000)
         bench.growing.finish(bench.growing.go_on())
-        bench.store.loses_next = True
+        bench.store.loses = 1
 
     monkeypatch.setattr(bench, "pass_time", split)
     outcomes = dict(zip(KEYS, bench.publish(KEYS), strict=True))
@@ -145,3 +151,58 @@ def test_a_topic_that_the_store_has_lost_is_declared_again_as_far_as_it_had_grow
     found = bench.store.topic("t")
     assert found is not None
     assert found.slots == 4
+
+
+@pytest.mark.parametrize(
+    "how", [{}, {"key": "k"}, {"slot_basis": "b"}, {"key": "k", "slot_basis": "b"}]
+)
+def test_a_message_comes_into_the_half_that_is_its_whatever_its_slot_goes_by(
+    monkeypatch: pytest.MonkeyPatch, how: dict[str, Any]
+) -> None:
+    bench = Bench()
+    items = [
+        Outgoing(n, id=f"m{n}", headers={"n": "1"}, **{at: f"{of}{n}" for at, of in how.items()})
+        for n in range(16)
+    ]  # fmt: skip
+
+    def split(_: float) -> None:
+        bench.clock.advance(31_000)
+        bench.growing.finish(bench.growing.go_on())
+
+    monkeypatch.setattr(bench, "pass_time", split)
+    bench.producer.publish_many(bench.topic, items)
+    [now] = bench.store.latest([bench.topic])
+    assert now is not None
+    for item in items:
+        basis = str(item.slot_basis or item.key or item.id)
+        [found] = bench.store.explain(now, f"m{item.body}")
+        assert found.slot == now.slot_of(basis.encode())
+        assert found.headers is not None
+        assert found.headers["n"] == "1"
+
+
+def test_replies_that_are_lost_again_and_again_leave_a_publish_in_doubt() -> None:
+    bench = Bench()
+    bench.store.loses = TRIES - 1
+    assert bench.publish(bench.of_slot(1)[:1]) == [Outcome.DUPLICATE]
+    bench.store.loses = TRIES
+    with pytest.raises(PublishUnknown):
+        bench.publish(bench.of_slot(1)[1:2])
+    assert bench.store.loses == 0
+
+
+def test_a_copy_of_a_message_that_a_full_topic_has_refused_is_refused_as_well() -> None:
+    topic = Topic("full", slots=2, max_length=1)
+    store = ModelStore()
+    producer = Producer(
+        store, catalog=TopicCatalog(store), max_body=1000, batch=100, clock=VirtualClock(),
+        pause=lambda _: None,
+    )  # fmt: skip
+    with pytest.raises(TopicFull) as raised:
+        producer.publish_many(
+            topic,
+            [Outgoing(1, id=id_, key=key) for id_, key in zip("aabbb", "11114", strict=True)],
+        )
+    assert [one.outcome for one in raised.value.outcomes] == [
+        Outcome.STORED, Outcome.DUPLICATE, Outcome.FULL, Outcome.FULL, Outcome.STORED,
+    ]  # fmt: skip

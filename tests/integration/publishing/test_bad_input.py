@@ -106,6 +106,7 @@ def count(app: QFrame) -> int:
         ("stream", 1, {"priority": 1}, BadOption, "of kind stream, which has no use for it"),
         ("priority", 1, {"priority": 1.5}, BadOption, "whole number within"),
         ("priority", 1, {"priority": 2**31}, BadOption, "whole number within"),
+        ("priority", 1, {"priority": -(2**31)}, BadOption, "whole number within"),
         ("delay", 1, {"within": 5}, BadOption, "of kind delay, which has no use for it"),
         ("merge", 1, {"within": 5, "delay": 5}, BadOption, "a time is given too"),
         ("stream", 1, {"sequence": 1, "key": "k"}, BadOption, "of kind stream"),
