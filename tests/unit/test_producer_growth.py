@@ -8,13 +8,7 @@ from typing import Any
 import pytest
 
 from qframe.clock import VirtualClock
-from qframe.errors import (
-    AnswerLost,
-    PublishUnknown,
-    StoreUnavailable,
-    TopicFull,
-    UnknownTopic,
-)
+from qframe.errors import AnswerLost, PublishUnknown, StoreUnavailable, UnknownTopic
 from qframe.outcomes import Outcome
 from qframe.producing.catalog import TopicCatalog
 from qframe.producing.entry_sender import CLOSED_S, TRIES
@@ -189,20 +183,3 @@ def test_replies_that_are_lost_again_and_again_leave_a_publish_in_doubt() -> Non
     with pytest.raises(PublishUnknown):
         bench.publish(bench.of_slot(1)[1:2])
     assert bench.store.loses == 0
-
-
-def test_a_copy_of_a_message_that_a_full_topic_has_refused_is_refused_as_well() -> None:
-    topic = Topic("full", slots=2, max_length=1)
-    store = ModelStore()
-    producer = Producer(
-        store, catalog=TopicCatalog(store), max_body=1000, batch=100, clock=VirtualClock(),
-        pause=lambda _: None,
-    )  # fmt: skip
-    with pytest.raises(TopicFull) as raised:
-        producer.publish_many(
-            topic,
-            [Outgoing(1, id=id_, key=key) for id_, key in zip("aabbb", "11114", strict=True)],
-        )
-    assert [one.outcome for one in raised.value.outcomes] == [
-        Outcome.STORED, Outcome.DUPLICATE, Outcome.FULL, Outcome.FULL, Outcome.STORED,
-    ]  # fmt: skip

@@ -9,12 +9,19 @@ from contexts import context_of
 from pull_line import FIRST, SECOND, Line, rings
 
 from qframe.clock import VirtualClock
+from qframe.errors import StoreUnavailable
 from qframe.retry import Backoff
 from qframe.runtime.feed.pull_loop import MOMENT_S
-from qframe.runtime.feed.unanswered_pulls import REPLACED_S, StandingPlace, UnansweredPulls
+from qframe.runtime.feed.unanswered_pulls import (
+    DAMAGED_SLEEP_S,
+    REPLACED_S,
+    StandingPlace,
+    UnansweredPulls,
+)
 from qframe.runtime.flow.in_flight import InFlight
 from qframe.stores.model.store import ModelStore
-from qframe.stores.types import LateReply, PullRequest, PullTerms
+from qframe.stores.types import LateReply, PullRequest, PullTerms, RevokeResult
+from qframe.topic import Topic
 
 KINDS = ["stream", "delay"]
 
@@ -283,19 +290,95 @@ def pull_in(slot: int, receipt: str) -> StandingPlace:
     return StandingPlace(slot, FIRST, receipt)
 
 
+class Revoking(ModelStore):
+    """A store that is away for a while, or revokes whatever it is asked to."""
+
+    is_away = False
+
+    def revoke(self, *_: object) -> RevokeResult:
+        if self.is_away:
+            raise StoreUnavailable("model://", "away")
+        return RevokeResult(0)
+
+
+class Desk:
+    """The pulls of a consumer without a loop; their receipts are letters."""
+
+    def __init__(self, topic: Topic | str = "t") -> None:
+        numbers = iter("abcdef")
+        self.clock = VirtualClock()
+        self.store = Revoking(clock=self.clock)
+        self.in_flight = InFlight(max_messages=9, max_bytes=9, on_room=lambda: None)
+        self.pulls = UnansweredPulls(
+            context_of(topic, clock=self.clock), store=self.store, in_flight=self.in_flight,
+            make_receipt=lambda: next(numbers), position=lambda *_: 0, backoff=Backoff(),
+        )  # fmt: skip
+
+    def wait(self, seconds: float) -> None:
+        self.clock.advance(round(seconds * 1000))
+
+
+def asks_of(*slots: int) -> list[PullRequest]:
+    return [PullRequest(slot, FIRST, 1) for slot in slots]
+
+
+def test_a_damaged_slot_is_left_out_for_a_while_beside_those_in_doubt() -> None:
+    desk = Desk()
+    pulls = desk.pulls
+    desk.wait(60)
+    pulls.doubt(asks_of(1), "a")
+    assert pulls.revoke()
+    pulls.add_damaged([2])
+    assert pulls.left_out == {2}
+    assert pulls.at_most(60) == DAMAGED_SLEEP_S
+    pulls.doubt(asks_of(1), "b")
+    desk.store.is_away = True
+    assert pulls.revoke()
+    assert pulls.left_out == {1, 2}
+    assert pulls.at_most(60) < DAMAGED_SLEEP_S
+    desk.wait(DAMAGED_SLEEP_S)
+    assert pulls.left_out == {1}
+    assert pulls.at_most(60) == 0
+
+
+def test_the_pauses_between_two_tries_to_revoke_begin_anew_once_one_has_worked() -> None:
+    desk = Desk()
+    pauses = []
+    for is_away in (True, True, True, False, True):
+        desk.store.is_away = is_away
+        desk.pulls.doubt(asks_of(0), "a")
+        assert desk.pulls.revoke(at_once=True)
+        pauses.append(desk.pulls.at_most(3600))
+    assert pauses[0] < pauses[1] < pauses[2]
+    assert pauses[3:] == [3600, pauses[0]]
+
+
+def test_a_reply_that_was_lost_of_a_stream_ends_the_pulls_of_its_own_slots_alone() -> None:
+    desk = Desk(Topic("t", "stream", 2))
+    desk.pulls.stand(asks_of(0, 1), "x")
+    desk.pulls.doubt(asks_of(0), "z")
+    assert desk.pulls._pulls() == [pull_in(1, "a")]
+    assert desk.pulls.end_standing({1: SECOND})
+    assert desk.pulls.in_doubt == {0, 1}
+
+
+def test_what_has_ended_is_not_revoked_again() -> None:
+    desk = Desk()
+    for _ in range(3):
+        desk.pulls.stand(asks_of(0), "x")
+    assert desk.pulls._pulls() == [pull_in(0, receipt) for receipt in "abc"]
+    assert desk.pulls.end_standing()
+    assert not desk.pulls.end_standing()
+
+
 def test_no_slot_stands_twice_under_a_receipt() -> None:
     """It may have been answered by it: the second reply would not be known (seed 6000598).
 
     And its revocation would give back the first, which is in hand.
     """
-    numbers = iter("abcdef")
-    in_flight = InFlight(max_messages=9, max_bytes=9, on_room=lambda: None)
-    clock = VirtualClock()
-    pulls = UnansweredPulls(
-        context_of(clock=clock), store=ModelStore(clock=clock), in_flight=in_flight,
-        make_receipt=lambda: next(numbers), position=lambda *_: 0, backoff=Backoff(),
-    )  # fmt: skip
-    asks = [PullRequest(slot, FIRST, 1) for slot in range(3)]
+    desk = Desk()
+    pulls, clock, in_flight = desk.pulls, desk.clock, desk.in_flight
+    asks = asks_of(0, 1, 2)
     assert pulls.stand(asks, "x").receipt == "a"
     assert pulls.has_answered(LateReply(0, FIRST, "a", None))
     assert pulls.stand(asks[:1], "x").receipt == "b"

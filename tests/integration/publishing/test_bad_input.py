@@ -105,6 +105,7 @@ def count(app: QFrame) -> int:
         ("stream", 1, {"at": 5, "delay": 5}, BadOption, "delay=5 is given too"),
         ("stream", 1, {"priority": 1}, BadOption, "of kind stream, which has no use for it"),
         ("priority", 1, {"priority": 1.5}, BadOption, "whole number within"),
+        ("priority", 1, {"priority": True}, BadOption, "whole number within"),
         ("priority", 1, {"priority": 2**31}, BadOption, "whole number within"),
         ("priority", 1, {"priority": -(2**31)}, BadOption, "whole number within"),
         ("delay", 1, {"within": 5}, BadOption, "of kind delay, which has no use for it"),
@@ -368,12 +369,12 @@ def test_an_app_without_consumers_does_not_run(app: QFrame) -> None:
 
 
 def test_a_copy_of_what_a_full_topic_refused_is_refused_as_well(app: QFrame) -> None:
-    topic = Topic("small", slots=1, max_length=1)
+    topic = Topic("small", slots=2, max_length=1)
     app.declare(topic)
-    app.publish(topic, 0)
-    with pytest.raises(TopicFull) as error:
-        app.publish_many(topic, [Outgoing(1, id="a"), Outgoing(1, id="a")])
-    assert [one.outcome for one in error.value.outcomes] == ["full"] * 2
+    app.publish(topic, 0, key="1")
+    with pytest.raises(TopicFull) as error:  # the last one is no copy: it has another slot
+        app.publish_many(topic, [Outgoing(1, id="a", key=key) for key in "114"])
+    assert [one.outcome for one in error.value.outcomes] == ["full", "full", "stored"]
 
 
 def test_a_full_topic_says_what_was_stored_and_what_was_not(app: QFrame) -> None:
