@@ -307,19 +307,19 @@ class Splitting:
 
     def _copy_group(self, group: str) -> None:
         """Copies what is queued and dead for a group, and how far it is."""
-        counts = {half: [0, 0] for half in self._halves}  # those that wait, and the dead
+        counts = dict.fromkeys(self._halves, 0)  # of those that wait, and of the dead
         halves: dict[str, Half] = {}
-        for number, part in enumerate(_OF_GROUPS):
+        for part in _OF_GROUPS:
             for records in self._pages(part, group):
                 pages = self._restore(part, group, records, halves if part == "behind" else None)
                 for half, some in pages.items():
-                    counts[half][number > 1] += len(some)
+                    counts[half] += len(some)
                     if part == "heads":
                         halves |= dict.fromkeys((each.subject or "" for each in some), half)
         found = self._own({one.slot: one for one in self._store.positions(self._topic, group)})
         acked, cancelled = found.acked, found.cancelled
-        for half, (waiting, dead) in counts.items():
-            one = self._position(half, found, waiting + dead, acked, cancelled)
+        for half, open_ones in counts.items():
+            one = self._position(half, found, open_ones, acked, cancelled)
             acked, cancelled = acked - one.acked, cancelled - one.cancelled
             self._store.restore_positions(self._topic, group, [one], token=half.use_token())
 
@@ -333,17 +333,14 @@ class Splitting:
         """
         if self._topic.has_subjects:
             published = open_ones + acked + cancelled
-            return Position(
-                slot=half.slot, published=published, acked=acked, cancelled=cancelled,
-                max_parked=found.max_parked,
-            )  # fmt: skip
+            return Position(slot=half.slot, published=published, acked=acked, cancelled=cancelled)
         floor = half.number_in(found.floor)
         room = floor - open_ones
         cancelled = min(cancelled, room)
         acked = min(acked, room - cancelled)
         return Position(
             slot=half.slot, floor=floor, read=floor, base=room - cancelled - acked, acked=acked,
-            cancelled=cancelled, max_parked=found.max_parked,
+            cancelled=cancelled,
         )  # fmt: skip
 
     def _end_numbers(self) -> None:

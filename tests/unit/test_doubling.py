@@ -137,6 +137,7 @@ def test_its_lease_lasts_while_it_waits_for_an_owner_and_is_not_renewed_at_each_
     topic = growing.begin(4)
     bench.owned_for, looks = 100, 100
     growing.finish(topic)
+    assert bench.owned_for < 0
     assert min(bench.left_ms) > LEASE_MS // 3
     assert bench.store.grows < looks // 5
 

@@ -46,6 +46,11 @@ def test_the_load_is_what_is_due_and_what_is_in_flight() -> None:
     assert found.wanted_workers == 2
 
 
+def test_nothing_is_late_that_is_yet_to_come_by_another_clock_or_to_join_its_line() -> None:
+    assert scaled(Totals(group="g", todo=1, oldest_ms=100_001)).oldest_due_s == 0
+    assert scaled(Totals(group="g", waiting=1, oldest_ms=97_500)).oldest_due_s == 0
+
+
 def test_a_group_whose_last_message_is_in_flight_keeps_its_worker() -> None:
     assert scaled(Totals(group="g", doing=1)).wanted_workers == 1
     assert scaled(Totals(group="g", waiting=10**8)).wanted_workers == 0

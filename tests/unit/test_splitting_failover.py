@@ -130,7 +130,7 @@ def test_a_failover_in_the_midst_of_a_split_loses_nothing_that_was_moved(
 ) -> None:
     """Whatever the next server has heard of, and whether somebody publishes before or after it."""
     for copied in range(1, at):
-        for until in (0, CALLS):
+        for until in (at - 1, CALLS):
             run = Run(kind, copied, at, until)
             calls = run.split()
             if calls < at:

@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from qframe.errors import BadOption
+from qframe.options.hold import Hold, text_of
 from qframe.options.tuning import Tuning, texts_of, tuning_of
 
 
@@ -43,7 +44,7 @@ def test_whatever_stands_in_the_store_is_read_or_told_to_be_wrong(texts: dict[st
     [
         ("threads", "0"), ("threads", "1.5"), ("threads", "²"), ("threads", "9" * 5000),
         ("threads", "-1"), ("in_flight", "100001"), ("rate", "1"), ("paused", "no"),
-        ("colour", "red"),
+        ("colour", "red"), ("stacks_until_ms", "²"),
     ],
 )  # fmt: skip
 def test_a_wrong_value_is_left_out_with_an_error_that_names_it(name: str, text: str) -> None:
@@ -51,3 +52,8 @@ def test_a_wrong_value_is_left_out_with_an_error_that_names_it(name: str, text: 
                                  "7" if name != "in_flight" else "7/s"})  # fmt: skip
     assert tuning in (Tuning(in_flight=7), Tuning(rate="7/s"))
     assert text[:9] in str(error) or name in str(error)
+
+
+def test_a_pause_that_nobody_has_signed_is_a_pause_and_a_signature_alone_is_none() -> None:
+    assert tuning_of({"paused": "yes"})[0].holds == [Hold()]
+    assert tuning_of({"hold": text_of(Hold(by="ann"))})[0].holds == []
