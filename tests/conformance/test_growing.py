@@ -21,8 +21,9 @@ from qframe.stores.depth import SlotTooDeep
 from qframe.stores.doubling import Doubling
 from qframe.stores.growth_lease import GrowthTaken
 from qframe.stores.model.store import ModelStore
-from qframe.stores.records import Record, Section
+from qframe.stores.records import HeadPlace, Record, Section
 from qframe.stores.searching import next_token, sections_of
+from qframe.stores.sql.role import SqlRole
 from qframe.stores.types import (
     LeaseRef,
     PullRequest,
@@ -298,6 +299,61 @@ def test_a_new_slot_takes_nothing_until_it_is_in_use(bench: Bench, kind: str) ->
     after = grown(bench, topic, 4)
     bench.publish(after, 1, here)
     assert sorted(bench.bodies(after)) == [0, 1]
+
+
+OF_OPERATORS: list[Callable[[Store, Topic, HeadPlace], object]] = [
+    lambda store, topic, _: edit(store, topic, "k", due_ms=1),
+    lambda store, topic, _: cancel(store, topic, "k"),
+    lambda store, topic, place: store.hasten(topic, "g", place),
+    lambda store, topic, place: store.skip(topic, "g", place, "skipped"),
+    lambda store, topic, _: store.retry_dead(topic, "g"),
+    lambda store, topic, _: store.drop_dead(topic, "g"),
+]
+
+
+def test_a_closed_slot_stays_as_it_is_whatever_an_operator_does(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("qframe.stores.redis.role.CLOSED_PATIENCE_S", 0)
+    asked: Any = SqlRole._with_ref
+    monkeypatch.setattr(
+        SqlRole, "_with_ref", lambda self, topic, act, _=0: asked(self, topic, act, 0)
+    )
+    topic = bench.topic("delay", "g")
+    bench.publish(topic, 1, "dead")
+    bench.kill(topic, *bench.got(topic))
+    bench.publish(topic, 1, "k", delay_ms=HOUR_MS)
+    [record] = bench.store.timer(topic, "k")
+    bench.store.close_slot(topic, 0)
+    for act in OF_OPERATORS:
+        with pytest.raises(SlotsClosed):
+            act(bench.store, topic, record.head_place)
+    assert bench.store.timer(topic, "k") == [record]
+    assert bench.total(topic).dead == 1
+    bench.topics.remove(topic)
+
+
+@pytest.mark.parametrize("kind", ["stream", "delay"])
+def test_a_slot_that_is_closed_is_its_owners_no_more_who_hears_of_it(
+    bench: Bench, kind: str
+) -> None:
+    topic = bench.topic(kind, "g", slots=2, history="1h")
+    last = "00000000ffffffff"
+    assert bench.store.take(topic, "g", {0: last, 1: last}) == [0, 1]
+    bench.publish(topic, 1, "k", id="m")
+    [one] = bench.got(topic)
+    bell = bench.store.bell([topic])
+    if bell is not None:
+        bench.hear_out(bell)
+    for _ in range(2):
+        bench.store.close_slot(topic, one.slot)
+        assert bench.store.epochs(topic, "g")[one.slot] == f"{2**32:016x}"
+    if bench.store.capabilities.bell:
+        assert bell is not None
+        assert bell.wait(60)
+    [entry] = bench.store.history(topic, "m")
+    assert (entry.verdict, entry.attempt) == ("lost", 1)
+    bench.topics.remove(topic)
 
 
 def test_whoever_was_thought_dead_writes_nothing_into_a_slot_that_another_fills(

@@ -210,6 +210,25 @@ def test_the_version_is_another_one_exactly_if_something_has_changed(
     assert bench.store.roster(topic, "g", after.version) is None
 
 
+@pytest.mark.parametrize(
+    "name", [name for name in STEPS if name not in ("looking", "taking the slots themselves")]
+)
+def test_whoever_drops_a_member_whose_lease_has_passed_gives_the_roster_another_version(
+    bench: Bench, name: str
+) -> None:
+    topic = start(bench, "late")
+    bench.advance(1)
+    for member in ("a", "b"):
+        bench.store.heartbeat(topic, "g", member, LEASE_MS)
+    claim(bench, topic, "a", 0, 1)
+    before = roster(bench, topic).version
+    bench.advance(LEASE_MS - 1)
+    STEPS[name][0](bench.store, topic)
+    after = roster(bench, topic)
+    assert after.version not in (before, NO_VERSION)
+    assert "late" not in {each.id for each in after.members}
+
+
 def test_attending_answers_the_version_in_force(bench: Bench) -> None:
     topic = start(bench, "a")
     version = bench.store.heartbeat(topic, "g", "b", LEASE_MS)

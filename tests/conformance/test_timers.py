@@ -72,6 +72,8 @@ def test_cancelling_an_ordered_subject_takes_all_its_messages(bench: Bench) -> N
         bench.publish(topic, number, "k")
     assert cancel(bench.store, topic, "k") == "done"
     assert (bench.total(topic).cancelled, bench.total(topic).todo) == (3, 0)
+    bench.publish(topic, "new", "k")
+    assert bench.bodies(topic) == ["new"]
 
 
 def test_a_timer_without_a_key_is_found_by_its_subject(bench: Bench) -> None:
