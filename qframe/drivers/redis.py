@@ -124,6 +124,10 @@ class Redis:
             StoreFull: if there was no room for any of it.
             Refused: if scripts have refused some, and all others were answered.
         """
+        return self._judged(self._replies_to(requests, partly=partly), partly=partly)
+
+    def _replies_to(self, requests: Iterable[Request], *, partly: bool) -> list[Any]:
+        """The replies of `run`, whatever has come in place of some."""
         replies: list[Any] = []
         made: list[Request] = []
         unknown: set[int] = set()
@@ -146,7 +150,7 @@ class Redis:
                 with suppress(*FAILURES):
                     self._servers.look_again()
             if is_late or not open_:
-                return self._judged(replies, partly=partly)
+                return replies
 
     def one(self, request: Request, *, partly: bool = False) -> Any:
         """The reply to one request: what `run` does, in the shortest way."""
@@ -164,7 +168,7 @@ class Redis:
             replies = sending.replies()
         for number, reply in enumerate(replies):
             if isinstance(reply, Exception) and self._is_undone(reply):
-                [replies[number]] = self.run((requests[number],), partly=partly)
+                [replies[number]] = self._replies_to((requests[number],), partly=partly)
         return self._judged(replies, partly=partly)
 
     def ask(self, key: bytes, *words: bytes | str | int) -> Any:
