@@ -241,3 +241,12 @@ def test_a_step_whose_answer_was_lost_can_be_repeated(bench: Bench, name: str) -
     before = tuned(bench, topic)
     assert STEPS[name](bench.store, topic) == first
     assert tuned(bench, topic) == before
+
+
+def test_no_part_of_a_token_is_lost_however_often_somebody_draws(bench: Bench) -> None:
+    topic = bench.topic("stream", "g")
+    granted = 0
+    for _ in range(60):
+        granted += draw(bench, topic, 2, rate=2, per_ms=3, burst=4).granted
+        bench.advance(2)
+    assert granted == 4 + 60 * 4 // 3 - 2

@@ -131,3 +131,19 @@ def test_a_group_that_there_is_not_is_refused(bench: Bench) -> None:
     ):
         with pytest.raises(UnknownGroup):
             act()
+
+
+@pytest.mark.parametrize("kind", ["ordered", "delay"])
+def test_another_message_in_the_place_of_one_that_is_gone_is_left_alone(
+    bench: Bench, kind: str
+) -> None:
+    topic = bench.topic(kind, "g")
+    gone = failed(bench, topic)
+    bench.advance(60_000)
+    bench.ack(topic, *bench.got(topic))
+    waits = failed(bench, topic, 2)
+    for seq in (gone.seq, (waits.seq or 0) + 1):
+        place = waits.head_place._replace(seq=seq)
+        assert bench.store.hasten(topic, "g", place) is Moved.ABSENT
+        assert bench.store.skip(topic, "g", place, "skipped") is Moved.ABSENT
+    assert first(bench, topic) == waits

@@ -250,16 +250,26 @@ def test_other_errors_come_before_a_refusal(server: RedisServer, bench: Bench) -
 
 
 def test_a_slot_that_was_split_keeps_only_what_fences(server: RedisServer, bench: Bench) -> None:
-    topic = bench.topic("ordered", "g", slots=2)
+    topic = bench.topic("ordered", "g", slots=2, history="1h")
     for number in range(20):
         bench.publish(topic, number, f"k{number % 4}")
-    bench.got(topic, limit=3)
-    grown(bench, topic, 4)
-    prefix = f"qf:{{{bench.store.namespace}:{topic.name}:"
-    left = {key.removeprefix(prefix) for key in all_keys(server, bench.store)}
-    for slot in (0, 1):
-        found = {key.partition("}:")[2] for key in left if key.startswith(f"{slot}}}:")}
-        assert found - {"claimed", "expiries"} == {"closed", "groups", "g:g:cursor"}
+        bench.publish(topic, number, f"s{number % 4}", sequence=number // 4 + 1 + number // 16)
+    bench.ack(topic, *bench.got(topic, limit=3))
+    unclaimed = bench.topic("delay", slots=2)
+    for number in range(4):
+        bench.publish(unclaimed, number, f"k{number}")
+    for each in (topic, unclaimed):
+        grown(bench, each, 4)
+    keys = all_keys(server, bench.store)
+    prefix, other = (f"qf:{{{bench.store.namespace}:{each.name}:" for each in (topic, unclaimed))
+    left = {key.removeprefix(prefix) for key in keys if key.startswith(prefix)}
+    found = {key[3:] for key in left if key.startswith(("0", "1"))}
+    assert found - {"claimed", "expiries"} == {
+        "closed", "groups", "g:g:cursor", "g:g:history", "g:g:ended",
+    }  # fmt: skip
+    assert {key for key in keys if key.startswith((f"{other}0", f"{other}1"))} == {
+        f"{other}{slot}}}:closed" for slot in (0, 1)
+    }
     marked = [key for key in left if key.endswith("opened")]  # as in use: nobody opens them again
     assert sorted(marked) == [f"{slot}}}:opened" for slot in (2, 3, 4, 5)]
 
