@@ -31,6 +31,17 @@ def test_pauses_double_up_to_the_longest() -> None:
     assert found[-2:] == pytest.approx([LONGEST_S, LONGEST_S])
 
 
+def test_a_line_that_is_paused_is_not_paused_again_and_a_wait_for_its_end_is_never_none() -> None:
+    bench = Bench()
+    bench.blocked.begin("orders", 1)
+    assert not bench.blocked.begin("orders", 1)
+    assert bench.blocked.at_most(60) == pytest.approx(FIRST_S)
+    bench.blocked.forget_if_new(7)  # nobody has asked for that since
+    assert bench.blocked
+    bench.clock.advance(60_000)
+    assert bench.blocked.at_most(60) > 0
+
+
 @pytest.mark.parametrize("line", [1, None])
 def test_a_success_begins_anew_for_its_line_and_for_its_topic(line: int | None) -> None:
     bench = Bench()
