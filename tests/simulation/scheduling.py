@@ -462,3 +462,6 @@ class _Catalog:
 
     def refresh(self, topic: Topic) -> Topic:
         return topic
+
+    def declare_again(self, topic: Topic) -> Topic:
+        raise UnknownTopic(topic.name)

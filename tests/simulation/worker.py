@@ -57,7 +57,7 @@ def options_of(plan: Plan, on_dead: OnDead) -> ConsumerOptions:
             more[name] = given[name]
     if plan.effect == "first":
         more["at_most_once"] = True
-    else:
+    elif given.get("max_attempts") != 1:
         more["backoff"] = Backoff(BACKOFF_FIRST_S, cap=BACKOFF_CAP_S)
     return consumer_options(lease=plan.lease_s, **more)
 
