@@ -99,7 +99,7 @@ GROWTH: Final = [
     Mutant(
         "a slot whose split is begun anew keeps no order",
         "stores/model/growing.py",
-        "        if slot.closed and cursor is not None:\n",
+        "        if was_split and cursor is not None:\n",
         "        if cursor is not None:\n",
         GROWING,
     ),
