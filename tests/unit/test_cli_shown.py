@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -35,11 +36,16 @@ RELAY = "qframe.outbox.shop-0196d5c0a629c6"
 
 
 @pytest.fixture
-def app(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[QFrame]:
+def terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One of 80 columns."""
+    monkeypatch.setenv("COLUMNS", "80")
+
+
+@pytest.fixture
+def app(tmp_path: Any, monkeypatch: pytest.MonkeyPatch, terminal: None) -> Iterator[QFrame]:
     """A store with topics, which commands look into."""
     url = f"sqlite:///{tmp_path / 'q.db'}"
     monkeypatch.setenv("QFRAME_STORE", url)
-    monkeypatch.setenv("COLUMNS", "80")
     with QFrame(url) as app:
         app.declare(Topic("orders", kind="ordered", slots=4))
         app.declare(Topic("mail", slots=2))
@@ -59,9 +65,20 @@ def refused(*words: str) -> str:
     return str(caught.value)
 
 
+@cache
+def program() -> Any:
+    """All commands; to put them together takes as long as many a test."""
+    return typer.main.get_command(cli)
+
+
+@cache
+def help_of(*words: str) -> str:
+    return shown(*words, "--help")
+
+
 def found(words: tuple[str, ...]) -> Any:
     """The command of these words."""
-    command = typer.main.get_command(cli)
+    command = program()
     for word in words:
         command = command.commands[word]
     return command
@@ -77,7 +94,7 @@ def flags_of(words: tuple[str, ...]) -> set[str]:
 
 def commands(group: Any = None, words: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
     """The words of every command, and of every command of a group."""
-    group = typer.main.get_command(cli) if group is None else group
+    group = program() if group is None else group
     for name, command in group.commands.items():
         if not command.hidden:
             yield (*words, name)
@@ -99,15 +116,15 @@ def test_the_page_names_all_commands_that_take_the_flags_of_a_target() -> None:
 
 @pytest.mark.parametrize("command", list(commands()), ids=" ".join)
 def test_help_names_arguments_plainly_and_cuts_no_word(
-    app: QFrame, command: tuple[str, ...]
+    terminal: None, command: tuple[str, ...]
 ) -> None:
-    text = shown(*command, "--help")
+    text = help_of(*command)
     usage = text.split("\n\n")[0]
     assert "{" not in usage
     assert "<" not in text
     assert all(len(line) <= 80 for line in text.splitlines())
     *group, name = command
-    rows = shown(*group, "--help").splitlines()
+    rows = help_of(*group).splitlines()
     (row,) = [line for line in rows if line.startswith(f"  {name} ")]
     assert not row.endswith("...")
 
