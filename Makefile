@@ -10,10 +10,10 @@ COMPILED := .venv/.compiled
 VENV_PYTHON := .venv/bin/python
 # Tests start the program hundreds of times; without its bytecode each start compiles it all anew.
 unexport PYTHONDONTWRITEBYTECODE
-# Five at once keep two cores busy, since tests wait for servers and for time, and leave each enough of them;
+# Six at once keep two cores busy, since tests wait for servers and for time, and leave each enough of them;
 # the order of their files, which tests/support/file_order.py makes, does the same.
 IN_FILES := --dist loadfile --no-loadscope-reorder
-# Where nothing is compiled yet, one compiles for all: five at once would each compile everything.
+# Where nothing is compiled yet, one compiles for all: six at once would each compile everything.
 COMPILE = [ -e $(COMPILED) ] || \
 	{ $(VENV_PYTHON) -m pytest --collect-only -qq > /dev/null; touch $(COMPILED); };
 # The servers that take longest to start, and what costs most on them.
@@ -50,7 +50,7 @@ test: $(READY) $(SPARK) $(SERVERS) ## Runs check beside every test; ARGS="tests/
 ifdef ARGS
 	@$(BESIDE_CHECK) $(ON_SCRATCH) $(VENV_PYTHON) -m pytest $(ARGS); $(BOTH)
 else
-	@$(BESIDE_CHECK) $(COMPILE) $(ON_SCRATCH) $(VENV_PYTHON) -m pytest -n 5 $(IN_FILES); $(BOTH)
+	@$(BESIDE_CHECK) $(COMPILE) $(ON_SCRATCH) $(VENV_PYTHON) -m pytest -n 6 $(IN_FILES); $(BOTH)
 endif
 
 soak: $(READY) $(SERVERS) ## Kills and freezes workers of a stream that keeps order: ARGS="--messages 100000 --stores redis --grows".
