@@ -180,8 +180,9 @@ class Assembly(msgspec.Struct, frozen=True, kw_only=True):
         checker = self.checker(spec, event_loop)
         scope = Scope(self.settings.namespace, topic.name, group)
         context = ConsumerContext(
-            topic=topic, group=group, events=self.events, clock=self.clock, fail=on_failure
-        )
+            topic=topic, group=group, events=self.events, clock=self.clock, fail=on_failure,
+            worker=worker,
+        )  # fmt: skip
         made = Consumer(
             context, handler=spec.handler, options=options,
             make_policy=lambda settle_now: policy_of(
@@ -192,8 +193,8 @@ class Assembly(msgspec.Struct, frozen=True, kw_only=True):
             ),
             store=self.store, coordinator=coordinator,
             max_bytes=options.max_in_flight_bytes or self.settings.max_in_flight_bytes,
-            worker=worker, make_settler=make_settler, on_settled=spec.on_settled,
-            flow_clock=flow_clock, meter=meter,
+            make_settler=make_settler, on_settled=spec.on_settled, flow_clock=flow_clock,
+            meter=meter,
         )  # fmt: skip
         if spec.is_handled_elsewhere:
             made.flow.begin_at_full_speed()

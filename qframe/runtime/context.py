@@ -24,6 +24,7 @@ class ConsumerContext(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         events: hears what happens.
         clock: the clock.
         fail: called with a part's name and the error that ended it.
+        worker: the worker's id, which a history tells.
     """
 
     topic: Topic
@@ -31,6 +32,7 @@ class ConsumerContext(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     events: Events
     clock: Clock
     fail: Callable[[str, BaseException], None]
+    worker: str = ""
 
     def emit(self, name: str, /, **facts: Any) -> None:
         """Emits an event of this consumer; one that nobody hears costs one `if`."""

@@ -101,7 +101,7 @@ class Line:
         store.pull, store.revoke = noted, revoke
         self.loop = PullLoop(
             self.context, store=store, bell=self, slots=cast("Slots", self), receiver=self,
-            in_flight=self.in_flight, flow=self.flow, lease_ms=30_000, max_attempts=9,
+            in_flight=self.in_flight, flow=self.flow, options=consumer_options(max_attempts=9),
         )  # fmt: skip
         self.loop._planner._turn = 0
         self.loop.run()

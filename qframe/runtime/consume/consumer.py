@@ -66,7 +66,6 @@ class Consumer:
         store: the store.
         coordinator: says which slots are this worker's.
         max_bytes: the largest sum of bodies in flight.
-        worker: its worker's id.
         make_settler: makes what tells the store of settlements.
         on_settled: called with deliveries and what the store has said of each.
         flow_clock: the clock of rates, pauses and the breaker, if it is another one.
@@ -84,7 +83,6 @@ class Consumer:
         store: Store,
         coordinator: Coordinator,
         max_bytes: int,
-        worker: str = "",
         make_settler: SettlerMaker = Settler,
         on_settled: OnSettled | None = None,
         flow_clock: Clock | None = None,
@@ -117,8 +115,7 @@ class Consumer:
         self.settler: SettlementReceiver = make_settler(context, self._sender)
         self.pull_loop: PullLoop = PullLoop(
             context, store=store, bell=bell, slots=self.slots, receiver=self,
-            in_flight=self.in_flight, flow=self.flow, lease_ms=options.lease_ms,
-            max_attempts=options.deliveries_at_most, worker=worker,
+            in_flight=self.in_flight, flow=self.flow, options=options,
         )  # fmt: skip
         self.policy: EffectPolicy = make_policy(self.settler.settle_now)
         self._first = first = self.policy if isinstance(self.policy, SettleFirst) else None

@@ -10,6 +10,7 @@ from typing import Final, Protocol
 from qframe.clock import StepTimer
 from qframe.codec import new_token
 from qframe.errors import StoreUnavailable, UnknownGroup
+from qframe.options.consumer import ConsumerOptions
 from qframe.retry import Backoff
 from qframe.runtime.context import ConsumerContext
 from qframe.runtime.feed.ask_planner import AskPlanner
@@ -52,9 +53,7 @@ class PullLoop(Service):
         receiver: takes over what is pulled.
         in_flight: counts what is pulled.
         flow: says how much to pull, and when to ask again.
-        lease_ms: the length of a lease.
-        max_attempts: how often a message is handed out at most.
-        worker: the worker's id, which a history tells.
+        options: the consumer's.
 
     Attributes:
         idle: whether its last pull has found nothing more to pull.
@@ -71,9 +70,7 @@ class PullLoop(Service):
         receiver: PullReceiver,
         in_flight: InFlight,
         flow: AdmissionControl,
-        lease_ms: int,
-        max_attempts: int,
-        worker: str = "",
+        options: ConsumerOptions,
     ) -> None:
         super().__init__(context.name_of("pull"), context.fail)
         self._context = context
@@ -83,11 +80,10 @@ class PullLoop(Service):
         self._receiver = receiver
         self._in_flight = in_flight
         self._flow = flow
-        self._lease_ms = lease_ms
-        self._max_attempts = max_attempts
-        self._worker = worker
+        self._lease_ms = options.lease_ms
+        self._max_attempts = options.deliveries_at_most
         self._is_kept = context.topic.history_ms > 0
-        self._can_stand = bool(bell.address) and max_attempts > 1
+        self._can_stand = bool(bell.address) and self._max_attempts > 1
         self._clock = context.clock
         self._backoff = Backoff(0.05, cap=2)
         topic = context.topic
@@ -257,7 +253,7 @@ class PullLoop(Service):
 
     def _new_receipt(self) -> str:
         receipt = new_token(self._clock)
-        return receipt_of(receipt, self._worker) if self._is_kept else receipt
+        return receipt_of(receipt, self._context.worker) if self._is_kept else receipt
 
     def _take_late(self) -> None:
         """Takes over what pulls that stood were answered with.

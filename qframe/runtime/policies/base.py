@@ -57,9 +57,6 @@ class EffectPolicy(Protocol):
     def stop(self) -> None:
         """Ends what it has in the background."""
 
-    def close(self) -> None:
-        """Frees what it has opened; its worker's consumers have all left."""
-
     def prepare(self, run: list[Attempt]) -> Sorting:
         """Asks in one call about attempts that will each be a unit."""
 

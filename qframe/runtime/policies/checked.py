@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 import threading
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from typing import Any, Final
 
@@ -24,7 +23,7 @@ MAX_RETRIES: Final = 16
 _LAST_WORDS_S: Final = 5.0
 
 
-class CheckerPolicy(ABC):
+class CheckerPolicy:
     """Claims effects before a handler is called, and finishes them after.
 
     Args:
@@ -66,22 +65,6 @@ class CheckerPolicy(ABC):
             on_trouble=self._tell_trouble, on_failure=on_failure,
         )  # fmt: skip
 
-    @abstractmethod
-    def prepare(self, run: list[Attempt]) -> Sorting:
-        """As of `EffectPolicy`."""
-
-    @abstractmethod
-    def begin(self, unit: list[Attempt]) -> Sorting:
-        """As of `EffectPolicy`."""
-
-    @abstractmethod
-    def end(self, unit: list[Attempt]) -> Sorting:
-        """As of `EffectPolicy`."""
-
-    @abstractmethod
-    def end_lost(self, attempt: Attempt) -> None:
-        """As of `EffectPolicy`."""
-
     def start(self) -> None:
         """Makes the checker ready, and starts what renews and sweeps."""
         self._checker.open()
@@ -93,9 +76,6 @@ class CheckerPolicy(ABC):
         """Releases what was let go; what is still claimed passes with its lease."""
         self._claims.stop(_LAST_WORDS_S)
         self._sweeper.stop(_LAST_WORDS_S)
-
-    def close(self) -> None:
-        """Has opened nothing: the checker is its user's."""
 
     def release_now(self) -> None:
         """Releases what was let go, where no thread does it in the background."""

@@ -21,9 +21,6 @@ class Direct:
     def stop(self) -> None:
         """Has nothing to stop."""
 
-    def close(self) -> None:
-        """Has opened nothing."""
-
     def prepare(self, run: list[Attempt]) -> Sorting:
         """Lets all go."""
         return Sorting(go=run)

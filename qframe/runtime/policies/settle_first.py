@@ -84,9 +84,6 @@ class SettleFirst:
     def stop(self) -> None:
         """Has nothing to stop."""
 
-    def close(self) -> None:
-        """Has opened nothing."""
-
     @property
     def filters(self) -> bool:
         """Whether it sees to what is unwanted: what is behind it is refused where it is not."""
