@@ -24,6 +24,14 @@ MAX_PAUSES: Final = 16
 class SteppedExecutor(Executor, Protocol):
     """An executor without threads."""
 
+    def stacks(self) -> list[HandlerStack]:
+        """Has no threads."""
+        return []
+
+    def stop(self, timeout_s: float | None = None) -> bool:  # noqa: ARG002 - has no threads
+        """Has no threads."""
+        return True
+
     def resume(self) -> None:
         """Time has passed: attempts that lie aside are tried again."""
 
@@ -34,37 +42,7 @@ class SteppedExecutor(Executor, Protocol):
         """Calls the handler with what was gathered; returns whether there was anything."""
 
 
-class _NoThreads:
-    """The methods that only an executor with threads has a use for."""
-
-    def stacks(self) -> list[HandlerStack]:
-        """Has no threads."""
-        return []
-
-    def start(self) -> None:
-        """Has no threads."""
-
-    def stop(self, timeout_s: float | None = None) -> bool:  # noqa: ARG002 - has no threads
-        """Has no threads."""
-        return True
-
-    def close(self) -> None:
-        """Has no threads."""
-
-    def resize(self, size: int | None) -> None:
-        """Has no threads."""
-
-    def flush(self) -> None:
-        """Hands out when it is told to."""
-
-    def cancel_lost(self) -> None:
-        """Cannot cancel the thread of the test."""
-
-    def cancel_all(self, timeout_s: float) -> None:
-        """Cannot cancel the thread of the test."""
-
-
-class InlineExecutor(_NoThreads):
+class InlineExecutor(SteppedExecutor):
     """Holds what an engine lets go on, and calls its handler with one attempt at a time.
 
     A pause of an attempt costs no time. One that pauses again and again (its effect is claimed by
@@ -142,7 +120,7 @@ class InlineExecutor(_NoThreads):
         return False
 
 
-class InlineBatchExecutor(_NoThreads):
+class InlineBatchExecutor(SteppedExecutor):
     """Gathers what an engine lets go on, and calls its handler with a batch at a time.
 
     A batch waits for no time: it is handed out when it is full, or nothing more is due now. Pauses

@@ -26,7 +26,8 @@ class Executor(Protocol):
     """Calls handlers: in threads, in an event loop, in a loop of the user's, or in a test's thread.
 
     It has attempts from `dispatch` or `pause` until their handlers have ended, and then hands them
-    to the engine. Every method may be called from any thread.
+    to the engine. Every method may be called from any thread. It inherits a method that has a
+    `return` here if it has nothing to do there.
     """
 
     @property
@@ -41,12 +42,14 @@ class Executor(Protocol):
 
     def start(self) -> None:
         """Makes ready."""
+        return
 
     def stop(self, timeout_s: float | None = None) -> bool:
         """Calls no more handlers; returns whether all have ended in time."""
 
     def close(self) -> None:
         """Frees what it shares with the worker's other consumers, which have left as well."""
+        return
 
     def dispatch(self, attempts: list[Attempt]) -> None:
         """Has the handlers of attempts called, as soon as may be."""
@@ -57,21 +60,25 @@ class Executor(Protocol):
     def withdraw(self, wanted: Callable[[Delivery], bool]) -> list[Attempt]:
         """Takes back the attempts wanted that no handler has in hand, paused ones too, in order."""
 
-    def resize(self, size: int | None) -> None:
+    def resize(self, size: int | None) -> None:  # noqa: ARG002 - for those that do something
         """Has so many handlers called at once from now on, or as at first; none is disturbed.
 
         Raises:
             BadOption: if there may not be so many.
         """
+        return
 
     def flush(self) -> None:
         """Has handlers called with what was gathered: nothing more comes until some has ended."""
+        return
 
     def cancel_lost(self) -> None:
         """Cancels calls, as far as they can be, of which nothing is this worker's any more."""
+        return
 
-    def cancel_all(self, timeout_s: float) -> None:
+    def cancel_all(self, timeout_s: float) -> None:  # noqa: ARG002 - for those that do something
         """Cancels calls, as far as they can be, and waits until they have ended."""
+        return
 
 
 @runtime_checkable

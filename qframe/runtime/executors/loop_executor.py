@@ -13,7 +13,7 @@ from qframe.current import HOLDER
 from qframe.hooks import check_result
 from qframe.message import Delivery
 from qframe.options.report import HandlerStack
-from qframe.runtime.executors.base import Ended
+from qframe.runtime.executors.base import Ended, Executor
 from qframe.runtime.executors.engine_calls import EngineCalls
 from qframe.runtime.executors.event_loop import EventLoop
 from qframe.runtime.handler.attempt import Attempt
@@ -66,7 +66,7 @@ class LoopWork(Protocol):
         """Acknowledges deliveries and frees their lanes; returns what may go on."""
 
 
-class LoopExecutor:
+class LoopExecutor(Executor):
     """Calls async handlers in the worker's event loop, each attempt in a task of its own.
 
     A task for each attempt costs 5 µs and gives it what threads give: it can be cancelled alone,
@@ -187,9 +187,6 @@ class LoopExecutor:
         self.size = size or self._own_size
         if self._ready:
             self._wake()
-
-    def flush(self) -> None:
-        """Gathers nothing."""
 
     def cancel_lost(self) -> None:
         """Cancels the handlers of attempts that are not this worker's any more."""

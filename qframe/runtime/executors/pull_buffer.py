@@ -11,6 +11,7 @@ from qframe.clock import Clock
 from qframe.message import Delivery
 from qframe.options.report import HandlerStack
 from qframe.runtime.demand import Demand
+from qframe.runtime.executors.base import Executor
 from qframe.runtime.handler.attempt import Attempt
 
 LONGEST_WAIT_S: Final = 3600.0  # what a lock can wait for at once has a bound
@@ -26,8 +27,10 @@ class PullWork(Protocol):
         """Leaves an attempt to its user; false if it is not this worker's any more."""
 
 
-class PullBuffer:
+class PullBuffer(Executor):
     """Holds attempts until somebody takes them, from any thread.
+
+    It has no threads: its user takes as many at once as it likes, and sees `message.cancelled`.
 
     Args:
         clock: measures waits.
@@ -65,9 +68,6 @@ class PullBuffer:
     def stacks(self) -> list[HandlerStack]:
         """Calls no handler."""
         return []
-
-    def start(self) -> None:
-        """Has no threads."""
 
     def stop(self, timeout_s: float | None = None) -> bool:  # noqa: ARG002 - nothing to wait for
         """Ends all waits; nothing is taken any more."""
@@ -140,18 +140,3 @@ class PullBuffer:
                     wait_s = left_s if wait_s is None else min(left_s, wait_s)
                 self._changed.wait(None if wait_s is None else min(wait_s, LONGEST_WAIT_S))
         return None
-
-    def resize(self, size: int | None) -> None:
-        """Has no threads: its user takes as many at once as it likes."""
-
-    def close(self) -> None:
-        """Shares nothing."""
-
-    def flush(self) -> None:
-        """Gathers nothing."""
-
-    def cancel_lost(self) -> None:
-        """Cannot cancel a loop of the user's own, which sees `message.cancelled`."""
-
-    def cancel_all(self, timeout_s: float) -> None:
-        """Cannot cancel a loop of the user's own."""

@@ -16,6 +16,7 @@ from qframe.current import HOLDER
 from qframe.forks import Forks
 from qframe.message import Delivery
 from qframe.options.report import HandlerStack
+from qframe.runtime.executors.base import Executor
 from qframe.runtime.executors.run_worker import RunWorker
 from qframe.runtime.executors.worker_threads import WorkerThreads
 from qframe.runtime.handler.attempt import Attempt
@@ -48,7 +49,7 @@ class RunWork(Protocol):
         """Acknowledges deliveries and frees their lanes; returns what may go on."""
 
 
-class ThreadExecutor:
+class ThreadExecutor(Executor):
     """Threads that take runs, and a monitor that redistributes the runs of stuck threads.
 
     A run is as long as takes about 2 ms by the handler's average so far, from 1 to 64 attempts.
@@ -56,7 +57,8 @@ class ThreadExecutor:
     Every 10 ms the monitor takes the rest of its run, and what it has done, from each thread that
     has not moved since; and brings back attempts whose pause is over. It sleeps while nobody works.
 
-    A thread that is too many ends between two runs.
+    A thread that is too many ends between two runs. None can be cancelled: its handler sees
+    `message.cancelled`.
 
     Where nothing else is in hand, and the handler is quick and waits for no server of qframe's,
     one attempt is handled in the thread that has pulled it, which saves the way to another. That
@@ -161,21 +163,9 @@ class ThreadExecutor:
                 self._work.complete(done)
         return ended
 
-    def close(self) -> None:
-        """Shares nothing."""
-
     def resize(self, size: int | None) -> None:
         """Has so many threads from now on, or as many as at first."""
         self._threads.resize(size)
-
-    def flush(self) -> None:
-        """Gathers nothing."""
-
-    def cancel_lost(self) -> None:
-        """Cannot cancel a thread: its handler sees `message.cancelled`."""
-
-    def cancel_all(self, timeout_s: float) -> None:
-        """Cannot cancel a thread."""
 
     def dispatch(self, attempts: list[Attempt]) -> None:
         """Hands attempts to the threads, cut into runs."""

@@ -37,7 +37,8 @@ class EffectPolicy(Protocol):
     """Asks somebody before a handler is called, and tells somebody when it has ended.
 
     A unit is what one call of the handler gets: an attempt, or a batch. A policy never calls the
-    engine: it says what is to become of each attempt.
+    engine: it says what is to become of each attempt. It inherits a method that has a `return` here
+    if it has nothing to do there.
 
     Attributes:
         blocks: whether it asks a server, so that no event loop may wait for it.
@@ -53,9 +54,11 @@ class EffectPolicy(Protocol):
 
     def start(self) -> None:
         """Makes ready."""
+        return
 
     def stop(self) -> None:
         """Ends what it has in the background."""
+        return
 
     def prepare(self, run: list[Attempt]) -> Sorting:
         """Asks in one call about attempts that will each be a unit."""
@@ -70,23 +73,30 @@ class EffectPolicy(Protocol):
             Exception: what ended them all, as if the handler had raised it.
         """
 
-    def retries(self, unit: list[Attempt], error: BaseException) -> Sorting | None:
+    def retries(self, unit: list[Attempt], error: BaseException) -> Sorting | None:  # noqa: ARG002 - as below
         """When to call the handler again, if its error was the checker's; None if it was not."""
+        return None
 
-    def release(self, unit: list[Attempt]) -> None:
+    def release(self, unit: list[Attempt]) -> None:  # noqa: ARG002 - for those that do something
         """Undoes what `begin` has done, as far as the handler may still be called."""
+        return
 
-    def refuse(self, unit: list[Attempt]) -> None:
+    def refuse(self, unit: list[Attempt]) -> None:  # noqa: ARG002 - for those that do something
         """Undoes it since the attempts are not this worker's any more."""
+        return
 
-    def let_go(self, unit: list[Attempt]) -> None:
+    def let_go(self, unit: list[Attempt]) -> None:  # noqa: ARG002 - for those that do something
         """Undoes it soon, in the background."""
+        return
 
-    def end_lost(self, attempt: Attempt) -> None:
+    def end_lost(self, attempt: Attempt) -> None:  # noqa: ARG002 - for those that do something
         """Tells that the handler of an attempt has returned that is another worker's now."""
+        return
 
-    def forget(self, effect: Any) -> None:
+    def forget(self, effect: Any) -> None:  # noqa: ARG002 - for those that do something
         """Undoes the claim of an attempt that its user has let go."""
+        return
 
-    def wait_s(self, attempt: Attempt) -> float:
+    def wait_s(self, attempt: Attempt) -> float:  # noqa: ARG002 - for those that do something
         """How long to wait before the effect of an attempt is tried to be finished again."""
+        return 0.0

@@ -13,7 +13,7 @@ from qframe.events import Events
 from qframe.idempotency.base import Checker, Claim, Scope, State, Tokens
 from qframe.idempotency.sweep import EffectSweeper
 from qframe.runtime.handler.attempt import Attempt
-from qframe.runtime.policies.base import Sorting
+from qframe.runtime.policies.base import EffectPolicy, Sorting
 from qframe.runtime.policies.claims import ClaimRenewal
 from qframe.runtime.policies.loop_checker import is_in_loop
 
@@ -23,7 +23,7 @@ MAX_RETRIES: Final = 16
 _LAST_WORDS_S: Final = 5.0
 
 
-class CheckerPolicy:
+class CheckerPolicy(EffectPolicy):
     """Claims effects before a handler is called, and finishes them after.
 
     Args:
@@ -36,7 +36,6 @@ class CheckerPolicy:
     """
 
     blocks = True
-    is_joint: bool
 
     def __init__(
         self,

@@ -8,13 +8,13 @@ from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 from itertools import islice
-from typing import Any, Final
+from typing import Final
 
 from qframe.events import Events
 from qframe.message import Delivery
 from qframe.outcomes import Settled
 from qframe.runtime.handler.attempt import Attempt
-from qframe.runtime.policies.base import Sorting
+from qframe.runtime.policies.base import EffectPolicy, Sorting
 from qframe.tags import Matches
 
 AGAIN_S: Final = 0.25
@@ -30,7 +30,7 @@ class SettleRequest:
         self.results: list[Settled] = []
 
 
-class SettleFirst:
+class SettleFirst(EffectPolicy):
     """Settles attempts in one call to the store; only what that has settled is handled.
 
     An attempt that the store refuses is not handled: another worker may do that. Nor is one that it
@@ -77,12 +77,6 @@ class SettleFirst:
     def asked(self) -> list[Delivery]:
         """The deliveries that were settled, or may be, since their server has not answered."""
         return [*self.settled.copy(), *self._unanswered.copy()]  # one goes from that to this
-
-    def start(self) -> None:
-        """Has nothing to start."""
-
-    def stop(self) -> None:
-        """Has nothing to stop."""
 
     @property
     def filters(self) -> bool:
@@ -155,26 +149,6 @@ class SettleFirst:
                     each.results = list(islice(results, len(each.deliveries)))
         return mine.results
 
-    def retries(self, unit: list[Attempt], error: BaseException) -> Sorting | None:  # noqa: ARG002 - of the protocol
-        """Nothing is handled twice."""
-        return None
-
-    def release(self, unit: list[Attempt]) -> None:
-        """Cannot take back what was settled."""
-
-    def refuse(self, unit: list[Attempt]) -> None:
-        """Cannot take back what was settled."""
-
     def let_go(self, unit: list[Attempt]) -> None:
         """Cannot take back what was settled; it is asked about no more."""
         self._unanswered.difference_update([attempt.delivery for attempt in unit])
-
-    def end_lost(self, attempt: Attempt) -> None:
-        """Tells nobody: the store knows."""
-
-    def forget(self, effect: Any) -> None:
-        """Has claimed nothing."""
-
-    def wait_s(self, attempt: Attempt) -> float:  # noqa: ARG002 - of the protocol
-        """Waits for nobody."""
-        return 0.0
