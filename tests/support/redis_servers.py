@@ -88,8 +88,11 @@ class Sentinel(_Redis):
 
     _mode = ("--sentinel",)
 
-    def __init__(self, folder: Path, name: str, primary: int) -> None:
+    def __init__(
+        self, folder: Path, name: str, primary: int, config: Mapping[str, str] | None = None
+    ) -> None:
         lines = [
+            *(f"{option} {value}" for option, value in (config or {}).items()),
             f"sentinel monitor {name} {HOST} {primary} 2",
             f"sentinel down-after-milliseconds {name} {DOWN_AFTER_MS}",
             f"sentinel failover-timeout {name} 2000",

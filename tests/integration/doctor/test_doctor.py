@@ -18,7 +18,7 @@ import pytest
 from bench import Bench
 from eventually import eventually
 from kazoo.client import KazooClient
-from kazoo.security import make_digest_acl
+from kazoo.security import ACL, Id, Permissions, make_digest_acl
 from roles import Right, Shop
 from servers import MariaDbServer, PostgresServer, RedisServer, ZooKeeperServer
 from small_disk import SmallDisk
@@ -293,6 +293,18 @@ def test_faults_of_a_coordinator_are_found(
         assert levels(found_by(url, coordinator=zookeeper_url))["rights"] == "note"
         client.set_acls(f"/{path}/qframe", [make_digest_acl("ann", "s", all=True)])
         assert levels(found_by(url, coordinator=zookeeper_url))["rights"] == "error"
+        client.add_auth("digest", "ann:s")
+        anybody = Id("world", "anyone")
+        client.set_acls(f"/{path}/qframe", [ACL(Permissions.READ, anybody)])
+        found = found_by(url, coordinator=zookeeper_url)["rights"]
+        assert found.what == f"the user may not make nodes below /{path}/qframe"
+        reading = [ACL(Permissions.READ, anybody), make_digest_acl("ann", "s", admin=True)]
+        client.create(f"/{path}/closed", acl=reading)
+        closed = f"zookeeper://{zookeeper.address}/{path}/closed"
+        assert f"below /{path}/closed" in found_by(url, coordinator=closed)["rights"].what
+        client.set_acls(f"/{path}/closed", [make_digest_acl("ann", "s", all=True)])
+        by_ann = closed.replace("://", "://ann:s@")
+        assert "rights" not in found_by(url, coordinator=by_ann)
     finally:
         client.stop()
         client.close()

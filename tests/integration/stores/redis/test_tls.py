@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import re
+import shutil
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 from certificates import certificate
+from eventually import eventually
+from redis_servers import Sentinel
 from servers import RedisServer, free_port
+from serving import Publishing, Serving
 
 from qframe import BadUrl, Message, Outgoing, QFrame, StoreUnavailable, Topic
 from qframe.stores.open import open_store
@@ -140,6 +145,66 @@ def test_options_of_tls_in_a_url_without_tls_are_refused() -> None:
         for option in ("ssl_ca_certs=/etc/ca.pem", "ssl=true"):
             with pytest.raises(BadUrl, match="write rediss://"):
                 open_store(f"{scheme}?{option}")
+
+
+@pytest.fixture
+def failing_over(tmp_path: Path) -> Iterator[tuple[RedisServer, str, Path]]:
+    """A primary that a replica replaces, all by TLS; their URL, and the folder of certificates."""
+    made, key = certificate(tmp_path / "tls", "server")
+
+    def tls(port: int) -> dict[str, str]:
+        return {
+            "tls-port": str(port), "tls-cert-file": str(made), "tls-key-file": str(key),
+            "tls-ca-cert-file": str(made), "tls-auth-clients": "yes", "tls-replication": "yes",
+        }  # fmt: skip
+
+    ports = [free_port() for _ in range(5)]
+    with ExitStack() as stack:
+        primary = stack.enter_context(RedisServer(tmp_path / "primary", config=tls(ports[0])))
+        config = {**tls(ports[1]), "replicaof": f"127.0.0.1 {ports[0]}"}
+        replica = stack.enter_context(RedisServer(tmp_path / "replica", config=config))
+        eventually(lambda: b"connected" in replica.call("ROLE"))
+        sentinels = [
+            stack.enter_context(Sentinel(tmp_path / str(port), "primary", ports[0], tls(port)))
+            for port in ports[2:]
+        ]
+        for each in sentinels:
+            eventually(lambda each=each: knows_all(each))
+        hosts = ",".join(f"localhost:{port}" for port in ports[2:])
+        yield primary, f"rediss+sentinel://{hosts}/primary", tmp_path / "tls"
+
+
+def knows_all(sentinel: Sentinel) -> bool:
+    """Whether it may have the replica promoted."""
+    with sentinel.client() as client:
+        known = client.sentinel_master("primary")
+    return bool(known["num-slaves"] == 1 and known["num-other-sentinels"] == 2)
+
+
+def test_a_failover_is_followed_with_the_files_as_they_are_by_then(
+    failing_over: tuple[RedisServer, str, Path],
+) -> None:
+    """A client's certificate is renewed on disk under a running worker."""
+    primary, url, folder = failing_over
+    files = {"ssl_certfile": "crt", "ssl_keyfile": "key"}
+    for ending in files.values():
+        shutil.copy(folder / f"server.{ending}", folder / f"client.{ending}")
+    own = "&".join(f"{option}={folder}/client.{ending}" for option, ending in files.items())
+    topic, faults = Topic("orders", "ordered", slots=2), list[str]()
+    with Serving(f"{url}?ssl_ca_certs={folder}/server.crt&{own}", topic) as serving:
+        serving.app.events.listen(lambda _, facts: faults.append(str(facts.get("error"))))
+        serving.app.publish(topic, 0, key="k0")
+        serving.await_bodies({0})
+        other, key = certificate(folder, "other")  # which no server trusts
+        shutil.copy(other, folder / "client.crt")
+        shutil.copy(key, folder / "client.key")
+        primary.kill()
+        eventually(lambda: any("not accept" in fault for fault in faults))
+        for ending in files.values():
+            shutil.copy(folder / f"server.{ending}", folder / f"client.{ending}")
+        with Publishing(serving.app, topic, most=40) as publishing:
+            publishing.await_more(40)
+        serving.await_bodies(set(range(40)))
 
 
 def test_a_certificate_that_is_renewed_is_used_by_the_next_connection(
