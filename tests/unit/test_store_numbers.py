@@ -8,7 +8,8 @@ import pytest
 
 from qframe.admin.admin import Admin
 from qframe.clock import VirtualClock
-from qframe.errors import StoreUnavailable
+from qframe.errors import StoreDamaged, StoreUnavailable
+from qframe.growth import Growth
 from qframe.roster import NO_VERSION, Roster
 from qframe.stores.model.store import ModelStore
 from qframe.stores.types import Entry
@@ -53,6 +54,15 @@ class Pending:
 
     def numbers(self) -> tuple[int, int]:
         return 3, 1
+
+
+class Broken(Pending):
+    """An outbox whose database is away."""
+
+    name = "bills"
+
+    def numbers(self) -> tuple[int, int]:
+        raise ConnectionError
 
 
 def test_it_is_told_where_messages_stand_how_late_and_who_is_missing() -> None:
@@ -108,3 +118,51 @@ def test_a_store_that_is_away_is_a_number_too() -> None:
     bench.store.topics = away  # type: ignore[method-assign]
     [up] = bench.numbers.families()
     assert (up.name, dict(up.values)) == ("qframe_store_up", {(): 0})
+
+
+def test_a_timer_counts_within_a_time_that_is_longer_than_it_takes() -> None:
+    bench = Bench()
+    topic = bench.store.declare(Topic("jobs", kind="delay", slots=1))
+    bench.store.subscribe(topic, "g")
+    bench.publish(topic, "k", delay_ms=65_000)
+    assert bench.number("qframe_timers_due_within", "jobs", "1m") == 0
+    bench.clock.advance(1)
+    assert bench.number("qframe_timers_due_within", "jobs", "1m") == 1
+
+
+def test_groups_beyond_the_most_are_counted_and_not_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("qframe.telemetry.store_numbers.MOST_GROUPS", 2)
+    bench = Bench()
+    topic = bench.store.declare(Topic("jobs", slots=1))
+    for number in range(5):
+        bench.store.subscribe(topic, f"g{number}")
+    assert bench.number("qframe_groups_left_out") == 3
+    assert bench.number("qframe_dead", "jobs", "g1") == 0
+    with pytest.raises(KeyError):
+        bench.number("qframe_dead", "jobs", "g2")
+
+
+def test_a_slot_that_is_being_split_lacks_no_owner() -> None:
+    bench = Bench()
+    topic = bench.store.declare(Topic("jobs", slots=2))
+    bench.store.subscribe(topic, "g")
+    assert bench.store.grow(topic, topic.grown(2, Growth(target=4, closing=True)))
+    assert bench.number("qframe_slots_unowned", "jobs", "g") == 1
+
+
+def test_what_is_damaged_or_away_takes_no_other_numbers_along() -> None:
+    bench = Bench()
+    for name in ("a", "b"):
+        topic = bench.store.declare(Topic(name, kind="delay", slots=1))
+        bench.store.subscribe(topic, "g")
+    read, pending = bench.store.timers, Pending()
+    bench.numbers._outboxes = [Broken(), pending]
+
+    def timers(topic: Topic, span: Any) -> Any:
+        if topic.name == "a":
+            raise StoreDamaged("model://", "WRONGTYPE")
+        return read(topic, span)
+
+    bench.store.timers = timers  # type: ignore[method-assign]
+    assert bench.number("qframe_timers_due_within", "b", "1m") == 0
+    assert bench.number("qframe_outbox_pending", "shop") == 3
