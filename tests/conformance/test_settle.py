@@ -21,6 +21,23 @@ REPLACING = ("delay", "priority", "merge")
 VERDICTS = (Verdict.ACK, Verdict.RETRY, Verdict.DEAD, Verdict.RELEASE)
 
 
+@pytest.mark.promise(4)
+@pytest.mark.parametrize("kind", ["stream", "delay"])
+def test_what_is_handed_out_where_nobody_owns_the_slot_cannot_be_settled(
+    bench: Bench, kind: str
+) -> None:
+    topic = bench.topic(kind)
+    bench.store.subscribe(topic, "g")
+    bench.publish(topic, 1, "k")
+    got = bench.got(topic)
+    before = bench.store.stats(topic)
+    for verdict in VERDICTS:
+        assert bench.settle(topic, verdict, *got) == STALE * len(got)
+    for epochs in (bench.store.epochs(topic, "g"), {}):
+        assert bench.store.acknowledge(topic, "g", got, epochs) == STALE * len(got)
+    assert bench.store.stats(topic) == before
+
+
 @pytest.mark.promise(2, 4)
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("verdict", VERDICTS)

@@ -20,6 +20,7 @@ from qframe.growth import Growth
 from qframe.options.report import ConsumerReport
 from qframe.roster import Roster
 from qframe.stores.model.store import ModelStore
+from qframe.stores.records import ScanPage
 from qframe.topic import Topic
 
 PAGE = Path(__file__).parent.parent.parent / "docs" / "explain.md"
@@ -191,3 +192,19 @@ def test_a_cause_is_told_as_the_table_shows(
     if not facts.startswith(("as ", "`first`, or")):
         named = set(re.findall(r"`([a-z_]+)`", facts))
         assert {each.removesuffix("_ms") for each in told[name].facts} == named
+
+
+@pytest.mark.parametrize(("progress", "limits"), [(True, [2, 2, 1]), (False, [2, 2, 2, 2, 1])])
+def test_a_scan_ends_when_it_has_looked_at_as_much_as_it_may_also_where_it_comes_upon_nothing(
+    monkeypatch: pytest.MonkeyPatch, *, progress: bool, limits: list[int]
+) -> None:
+    monkeypatch.setattr("qframe.admin.explain.explainer._PAGE", 2)
+    stage, asked = Stage(), list[int]()
+
+    def scan(_topic: Topic, _place: str | None, limit: int, _sought: object) -> ScanPage:
+        asked.append(limit)
+        return ScanPage([], limit if progress else 0, "on")
+
+    stage.store.scan = scan  # type: ignore[method-assign, assignment]
+    [cause] = stage.causes(stage.topic(), "m", look=5)
+    assert (cause.name, asked) == ("unknown", limits)
