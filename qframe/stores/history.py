@@ -20,7 +20,7 @@ last `ENTRIES` of a message, errors and places shortened, and all go `history` a
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 from qframe.clock import moment
@@ -117,6 +117,17 @@ def in_time(entries: Iterable[HistoryEntry], topic: Topic, now_ms: int) -> list[
     """The entries that a topic still keeps, swept or not, the first that ended first."""
     since_ms = now_ms - topic.history_ms
     return [entry for entry in entries if entry.ended_ms > since_ms]
+
+
+def of_last_slots(entries: Sequence[HistoryEntry]) -> list[HistoryEntry]:
+    """Of each group's entries those of the last slot: a key was in others before they were split.
+
+    Each of these knows by itself which message of the key has ended last there.
+    """
+    last: dict[str, int] = {}
+    for entry in entries:
+        last[entry.group] = max(entry.slot, last.get(entry.group, 0))
+    return [entry for entry in entries if entry.slot == last[entry.group]]
 
 
 def _shortened(text: str) -> str:

@@ -707,6 +707,18 @@ def test_what_no_group_has_claimed_goes_to_the_first_one(bench: Bench) -> None:
     assert bench.bodies(after, "second") == []
 
 
+def test_a_message_that_ended_before_its_slot_was_split_is_not_told_as_the_last_of_its_key(
+    bench: Bench,
+) -> None:
+    topic = bench.topic("delay", "g", slots=1, history="1d")
+    for name in ("before", "after"):
+        bench.publish(topic, 1, "k", id=name)
+        bench.ack(topic, *bench.got(topic))
+        assert [one.id for one in bench.store.last_ended(topic, "k")] == [name]
+        topic = grown(bench, topic, topic.slots * 2)
+    assert [one.id for one in bench.store.last_ended(topic, "k")] == ["after"]
+
+
 @pytest.mark.promise(3)
 def test_a_late_group_and_a_seek_find_the_log_of_a_grown_topic_in_order(bench: Bench) -> None:
     topic = bench.topic("stream", "g", slots=2)

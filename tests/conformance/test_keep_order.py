@@ -225,6 +225,8 @@ def test_while_so_much_is_parked_the_line_is_not_read(bench: Bench) -> None:
     bench.ack(topic, got[3])
     assert bench.pull(topic).full == []
     bench.release(topic, got[1], got[2])
+    for _ in range(2):
+        assert bench.pull(topic).full == [0]
     put(bench, topic, "b")
     pulled = bench.pull(topic)
     assert (pulled.full, pulled.deliveries) == ([0], [])

@@ -9,7 +9,7 @@ from typing_extensions import override
 
 from qframe.codec import batch_mark_of
 from qframe.stores.base import Searching
-from qframe.stores.history import in_time
+from qframe.stores.history import in_time, of_last_slots
 from qframe.stores.model import inspect
 from qframe.stores.model.role import ModelRole
 from qframe.stores.model.state import TopicState
@@ -57,7 +57,7 @@ class ModelSearching(ModelRole, Searching):
                 for number, cursor in cursors.items()
                 for entry in cursor.history.get(cursor.endings.get(key, ("", 0))[0], ())
             ]
-            return in_time(found, topic, self._now_ms())
+            return in_time(of_last_slots(found), topic, self._now_ms())
 
     @override
     def scan(

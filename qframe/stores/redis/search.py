@@ -10,7 +10,7 @@ from typing_extensions import override
 from qframe.codec import KEYLESS, batch_mark_of
 from qframe.drivers.redis import Redis
 from qframe.stores.base import Searching
-from qframe.stores.history import in_time
+from qframe.stores.history import in_time, of_last_slots
 from qframe.stores.records import Found, HistoryEntry, LogSpan, Record, Remembered, ScanPage, Sought
 from qframe.stores.redis import histories
 from qframe.stores.redis.dead import By, looked_up, records_at
@@ -41,7 +41,7 @@ class RedisSearching(RedisRole, Searching):
     @override
     def last_ended(self, topic: Topic, key: str) -> list[HistoryEntry]:
         found = self._call(topic, histories.found_by_key, key)
-        return in_time(found, topic, self._now_ms())
+        return in_time(of_last_slots(found), topic, self._now_ms())
 
     @override
     def scan(

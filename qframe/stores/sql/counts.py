@@ -293,7 +293,7 @@ def without_heads(
         zero = ref.cursor_number(number, 0)
         for at, joined_ms in transaction.rows(_JOINED, (zero - first, *span)):
             slot = at - zero
-            if slot in found and found[slot].todo:
+            if slot in found:
                 _wait_since(found[slot], [joined_ms])
     return found
 

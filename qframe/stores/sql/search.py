@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from typing import Final
-from zlib import crc32
 
 from typing_extensions import override
 
 from qframe.codec import KEYLESS
 from qframe.drivers.sql import Transaction
 from qframe.stores.base import Searching
-from qframe.stores.history import in_time
+from qframe.stores.history import in_time, of_last_slots
 from qframe.stores.records import Found, HistoryEntry, LogSpan, Record, Remembered, ScanPage, Sought
 from qframe.stores.searching import scanned, sections_of, spans_of
 from qframe.stores.sql import histories, search_rows
@@ -182,26 +181,13 @@ def history(
 
 def last_ended(transaction: Transaction, ref: TopicRef, key: str) -> list[HistoryEntry]:
     """The ends of the message of a key that has ended last, by group."""
-    slots = _slots_ever_of(ref, key)
-    found: list[HistoryEntry] = []
-    for name, number in sorted(_groups(transaction, ref).items()):
-        for slot in slots:
-            at = ref.cursor_number(number, slot)
-            if entries := histories.of_key(transaction, at, name, key):
-                found += entries
-                break
-    return in_time(found, ref.topic, transaction.now_ms())
-
-
-def _slots_ever_of(ref: TopicRef, key: str) -> list[int]:
-    """The slots in which a key has been, the last one first."""
-    topic, basis = ref.topic, key.encode()
-    found = {topic.slot_of(basis)}
-    first, slots = 0, topic.declared_slots
-    while first <= topic.growth.first:
-        found.add(first + crc32(basis) % slots)
-        first, slots = first + slots, slots * 2
-    return sorted(found, reverse=True)
+    found = [
+        entry
+        for name, number in sorted(_groups(transaction, ref).items())
+        for slot in ref.topic.slots_ever_of(key.encode())
+        for entry in histories.of_key(transaction, ref.cursor_number(number, slot), name, key)
+    ]
+    return in_time(of_last_slots(found), ref.topic, transaction.now_ms())
 
 
 def scan(

@@ -48,11 +48,12 @@ def test_a_migration_that_was_broken_off_anywhere_is_simply_repeated(url: str) -
     topic = begun(store, "stream")
     store.publish(topic, [entry(topic, 1, "k", "a")])
     before = store.stats(topic)
-    store.close()
     # As a database that commits with every table leaves it: tables without a version.
-    does(url, "DELETE FROM qframe_version", "DROP TABLE qframe_numbers")
-    store = SqlStore(url)
-    assert store.stats(topic) == before
+    for gone in ([], ["DROP TABLE qframe_numbers"]):
+        store.close()
+        does(url, "DELETE FROM qframe_version", *gone)
+        store = SqlStore(url)
+        assert store.stats(topic) == before
     other = begun(store, "delay")
     assert store._ref(other).id > store._ref(topic).id
     store.close()
