@@ -22,7 +22,7 @@ from qframe.stores.doubling import Doubling
 from qframe.stores.growth_lease import GrowthTaken
 from qframe.stores.model.store import ModelStore
 from qframe.stores.records import HeadPlace, Record, Section
-from qframe.stores.searching import next_token, sections_of
+from qframe.stores.searching import OPEN, next_token, sections_of
 from qframe.stores.sql.role import SqlRole
 from qframe.stores.types import (
     LeaseRef,
@@ -146,6 +146,9 @@ def test_a_grown_topic_has_all_that_it_had(bench: Bench, kind: str) -> None:
     assert [bench.total(topic, group) for group in ("g", "h")] == totals
     assert bench.store.verify(after) == []
     for one in bench.store.stats(after):
+        assert not any(
+            mark.startswith(OPEN) for mark in bench.store.remembered(after, one.slot, "marks")[0]
+        )
         for record in bench.store.peek(after, one.group, states=("todo", "doing"), limit=1000):
             if record.key is not None:
                 assert record.slot == after.slot_of(record.key.encode())

@@ -230,6 +230,17 @@ def test_an_answer_of_a_stream_that_was_lost_is_given_again_uncounted(bench: Ben
 
 
 @pytest.mark.promise(1, 6)
+def test_the_line_stays_read_where_less_is_given_again_than_was_lost(bench: Bench) -> None:
+    topic = bench.topic("stream", "g")
+    for number in range(6):
+        bench.publish(topic, number)
+    lost = bench.got(topic)
+    assert bench.bodies(topic, limit=2, position=0) == [0, 1]
+    bench.publish(topic, 6)
+    assert bench.bodies(topic, position=6) == [6]
+    assert bench.ack(topic, *lost) == SETTLED * 6
+
+
 def test_of_an_answer_that_was_lost_what_is_settled_is_not_given_again(bench: Bench) -> None:
     topic = bench.topic("stream", "g")
     for number in range(9):

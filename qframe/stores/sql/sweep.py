@@ -88,7 +88,7 @@ def _sweep_slot(transaction: Transaction, ref: TopicRef, slot: int, limit: int, 
     expired = transaction.rows(_EXPIRED, (at, now_ms, limit))
     transaction.run_many(_FORGET, [(at, row[0]) for row in expired])
     removed = len(expired)
-    if ref.topic.has_subjects or removed >= limit:
+    if ref.topic.has_subjects:
         return removed
     # The groups as they are under the lock: one that is added waits for it.
     groups = [row[0] for row in transaction.rows(GROUPS, (ref.id,))]
