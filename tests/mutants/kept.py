@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from mutants.drivers import DRIVERS
 from mutants.growth import GROWTH
 from mutants.guards import GUARDS
 from mutants.mutant import Mutant
@@ -17,4 +18,5 @@ from mutants.survived import SURVIVED
 
 KEPT: Final[list[Mutant]] = [
     *RUNTIME, *STORES, *SURVIVED, *GUARDS, *PARTS, *GROWTH, *STANDING, *SCHEDULES, *SLIPS,
+    *DRIVERS,
 ]  # fmt: skip

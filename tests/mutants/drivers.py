@@ -1,0 +1,137 @@
+"""Faults of drivers, of growth, of what a pull has not heard of, and of what comes after an end."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from mutants.mutant import UNIT, Mutant, conforms
+
+DRIVER: Final = UNIT + "test_redis_driver.py"
+TURNS: Final = UNIT + "test_relay_turns.py"
+DOUBLING: Final = UNIT + "test_doubling.py"
+
+DRIVERS: Final = [
+    # What a server has done, and what not.
+    Mutant(
+        "what is done in part is told as not done",
+        "drivers/redis.py",
+        "if len(failed) < len(replies) or any(type(reply) is NoReply for reply in failed):",
+        "if any(type(reply) is NoReply for reply in failed):",
+        DRIVER,
+    ),
+    Mutant(
+        "what is done is told as not done because of the request beside it",
+        "drivers/redis.py",
+        "[replies[number]] = self._replies_to((requests[number],), partly=partly)",
+        "[replies[number]] = self.run((requests[number],), partly=partly)",
+        DRIVER,
+    ),
+    Mutant(
+        "a script follows a redirection beside keys that have not moved",
+        "drivers/redis.py",
+        "elif isinstance(reply, AskError) and number not in calls:",
+        "elif isinstance(reply, AskError):",
+        DRIVER,
+    ),
+    Mutant(
+        "a script that a slow server does not know is not told to it",
+        "drivers/redis.py",
+        "is_late = (pauses or moved) and SYSTEM_CLOCK",
+        "is_late = SYSTEM_CLOCK",
+        DRIVER,
+    ),
+    Mutant(
+        "a relay sends while it is not certain of its slots",
+        "outbox/relay.py",
+        "if self.stopping or not self._joined().certain():",
+        "if self.stopping:",
+        TURNS,
+    ),
+    Mutant(
+        "a body that is larger than a batch stops its relay",
+        "outbox/relay.py",
+        "max(1, BATCH_BYTES * len(rows) // size)",
+        "BATCH_BYTES * len(rows) // size",
+        TURNS,
+    ),
+    Mutant(
+        "a pull loop does not sleep beside a damaged slot",
+        "runtime/feed/unanswered_pulls.py",
+        "[*self._damaged.values(), *([self._again_s] if self._to_revoke else [])]",
+        "[*self._damaged.values(), self._again_s]",
+        UNIT + "test_standing_pulls.py",
+    ),
+    # Growth.
+    Mutant(
+        "the lease of a growth runs out while it waits for an owner",
+        "stores/doubling.py",
+        "now_s + self._lease_ms / LOOKS / 1000",
+        "now_s + self._lease_ms / 1000",
+        DOUBLING,
+    ),
+    Mutant(
+        "what others have left of slots of an earlier doubling stays",
+        "stores/doubling.py",
+        "range(topic.growth.first + topic.growth.split)",
+        "range(topic.growth.first, topic.growth.first + topic.growth.split)",
+        DOUBLING,
+    ),
+    Mutant(
+        "of what came before a slot was closed one page is copied",
+        "stores/splitting.py",
+        "            while self._copy_log():\n                pass\n            if self._head()",
+        "            self._copy_log()\n            if self._head()",
+        UNIT + "test_splitting.py",
+    ),
+    Mutant(
+        "a message of a split slot goes by its key though it has a basis of its own",
+        "producing/entry.py",
+        "        entry.hash = crc32(basis.encode())\n"
+        "        entry.slot = topic.slot_of_hash(entry.hash)",
+        "        entry.slot = topic.slot_of_hash(crc32(basis.encode()))",
+        UNIT + "test_producer_growth.py",
+    ),
+    Mutant(
+        "Redis does not fence an owner whose epoch ends in ones",
+        "stores/redis/scripts/close.lua",
+        "    if low == 4294967295 then\n      high, low = high + 1, -1\n    end\n",
+        "",
+        conforms("growing", "redis", "who_hears_of_it"),
+    ),
+    Mutant(
+        "an operator changes a timer in a slot that is being copied, in Redis",
+        "stores/redis/scripts/edit.lua",
+        "if is_closed(slot) then\n  return refusal()\nend\nreturn",
+        "return",
+        conforms("growing", "redis", "whatever_an_operator_does"),
+    ),
+    # What comes after an end.
+    Mutant(
+        "what stood behind a message that is cancelled comes back with its key, in Redis",
+        "stores/redis/scripts/cancel.lua",
+        "  redis.call('DEL', behind_of(group, subject))\n",
+        "",
+        conforms("timers", "redis", "takes_all"),
+    ),
+    Mutant(
+        "Redis gives a roster no version when a claim has dropped a member",
+        "stores/redis/scripts/claim.lua",
+        "changed = changed or #claimed > 0",
+        "changed = #claimed > 0",
+        conforms("rosters", "redis", "whoever_drops"),
+    ),
+    Mutant(
+        "a database reads a line anew whose part was given again",
+        "stores/sql/window.py",
+        "cursor.read = max(cursor.read, rows[-1][0] + 1)",
+        "cursor.read = rows[-1][0] + 1",
+        conforms("leases", "sqlite", "stays_read"),
+    ),
+    Mutant(
+        "slots that were split tell of earlier messages of a key",
+        "stores/history.py",
+        "    return [entry for entry in entries if entry.slot == last[entry.group]]\n",
+        "    return list(entries)\n",
+        conforms("growing", "sqlite", "last_of_its_key"),
+    ),
+]
