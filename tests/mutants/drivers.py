@@ -64,7 +64,7 @@ DRIVERS: Final = [
     # Growth.
     Mutant(
         "the lease of a growth runs out while it waits for an owner",
-        "stores/doubling.py",
+        "stores/growth_lease.py",
         "now_s + self._lease_ms / LOOKS / 1000",
         "now_s + self._lease_ms / 1000",
         DOUBLING,
