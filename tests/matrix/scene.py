@@ -88,7 +88,7 @@ class Scene:
             self.options["batch"] = Batch(SIZE, "5ms")
         if cell.is_once:
             self.options["at_most_once"] = True
-        else:
+        elif self.options["max_attempts"] > 1:
             self.options.setdefault("backoff", SOON)
         if checker is not None:
             self.options["idempotent_checker"] = checker

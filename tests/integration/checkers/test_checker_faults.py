@@ -62,7 +62,9 @@ class Work:
     def __init__(self, store: str, handler: Any, checker: Any, **options: Any) -> None:
         self.app = QFrame(store=store, namespace=f"n{uuid.uuid4().hex}", grace=5)
         self.events = told(self.app)
-        options = {"threads": 4, "backoff": Backoff(0.01, cap=0.1), "max_attempts": 2, **options}
+        options = {"threads": 4, "max_attempts": 2, **options}
+        if options["max_attempts"] > 1:
+            options["backoff"] = Backoff(0.01, cap=0.1)
         self.app.consumer(TOPIC, GROUP, idempotent_checker=checker, **options)(handler)
         self._thread = threading.Thread(target=self.app.run)
 

@@ -55,7 +55,9 @@ def test_an_error_that_cannot_be_told_as_it_is_ends_its_own_message_and_the_work
         for message in messages:
             work(message)
 
-    options: dict[str, Any] = {"max_attempts": max_attempts, "backoff": Backoff(0.01, cap=0.01)}
+    options: dict[str, Any] = {"max_attempts": max_attempts}
+    if max_attempts > 1:
+        options["backoff"] = Backoff(0.01, cap=0.01)
     if how == "batch":
         options["batch"] = Batch(size=8, within=0.01)
     handler: Any = {"sync": work, "async": later, "batch": many}[how]
