@@ -25,9 +25,10 @@ CAME = {
 
 
 def events(app: QFrame, receiver: Receiver, mode: Any, **options: Any) -> None:
+    if options.get("max_attempts") != 1:
+        options["backoff"] = QUICK
     push(
-        app, FEED, "p", receiver.url, secrets=[OLD, NEW], private=True, backoff=QUICK,
-        events=mode, **options,
+        app, FEED, "p", receiver.url, secrets=[OLD, NEW], private=True, events=mode, **options
     )  # fmt: skip
 
 
