@@ -477,3 +477,11 @@ def test_the_offset_of_a_time_counts_a_delayed_one_from_when_it_joined_the_log(
     bench.publish(topic, "after it")
     found = [bench.store.offsets_at(topic, began + ms)[0] for ms in (0, 1, 50, 51, 120, 121)]
     assert found == [0, 0, 0, 1, 2, 3]
+
+
+def test_a_seek_behind_the_end_of_a_log_ends_there(bench: Bench) -> None:
+    topic = bench.topic("stream", "g")
+    bench.publish(topic, 0)
+    bench.store.seek(topic, "g", {0: 99})
+    bench.publish(topic, 1)
+    assert bench.bodies(topic) == [1]

@@ -13,7 +13,7 @@ from bench import LEASE_MS, SETTLED, STALE, Bench, body_of
 from qframe.outcomes import Settled, Verdict
 from qframe.retry import Backoff
 from qframe.runtime.handler.retry_policy import disposition_of
-from qframe.stores.types import Settlement
+from qframe.stores.types import PullRequest, Settlement
 
 SUBJECTS = ("ordered", "delay", "priority", "merge")
 KINDS = ("stream", *SUBJECTS)
@@ -384,3 +384,45 @@ def test_whatever_an_error_says_its_ending_is_stored_and_told(bench: Bench) -> N
     [waits] = bench.store.peek(topic, "g", states=("waiting", "todo"))
     assert waits.error == dead.error
     assert dead.error in (waits.traceback or "")
+
+
+def test_of_a_range_of_which_a_part_is_settled_the_rest_counts(bench: Bench) -> None:
+    topic = bench.topic("stream", "g")
+    for number in range(3):
+        bench.publish(topic, number)
+    got = bench.got(topic)
+    epochs = bench.store.epochs(topic, "g")
+    bench.ack(topic, got[1])
+    assert bench.store.acknowledge(topic, "g", got, epochs) == [*SETTLED, *STALE, *SETTLED]
+    assert bench.total(topic).settled == 3
+
+
+def test_what_was_taken_back_behind_others_cannot_be_acknowledged_with_them(bench: Bench) -> None:
+    topic = bench.topic("stream", "g")
+    for number in range(4):
+        bench.publish(topic, number)
+    epochs = bench.store.epochs(topic, "g")
+    got = bench.got(topic, limit=2) + bench.got(topic, limit=2, receipt="lost")
+    bench.store.revoke(topic, "g", [PullRequest(0, epochs[0], 2, 2)], "lost")
+    assert bench.store.acknowledge(topic, "g", got, epochs) == SETTLED * 2 + STALE * 2
+    assert bench.bodies(topic) == [2, 3]
+
+
+def test_a_place_before_what_is_settled_takes_no_more_back_than_is_in_hand(bench: Bench) -> None:
+    topic = bench.topic("stream", "g")
+    for number in range(4):
+        bench.publish(topic, number)
+    epochs = bench.store.epochs(topic, "g")
+    bench.ack(topic, *bench.got(topic)[:2])
+    assert bench.store.revoke(topic, "g", [PullRequest(0, epochs[0], 2, 0)], "lost").count == 2
+    assert bench.bodies(topic) == [2, 3]
+
+
+def test_a_run_ends_where_another_receipt_stands(bench: Bench) -> None:
+    topic = bench.topic("ordered", "g")
+    for number in range(3):
+        bench.publish(topic, number, "k")
+    got = bench.got(topic)
+    got[1].receipt = "another"
+    assert bench.ack(topic, *got) == [*SETTLED, *STALE, *STALE]
+    assert bench.total(topic).settled == 1

@@ -323,3 +323,16 @@ def test_who_knew_a_topic_works_with_the_one_that_another_declared_in_its_place(
     assert bench.publish(topic, 2, "k") is Outcome.STORED
     bench.take(topic, "h")
     assert bench.bodies(topic, "h") == [2]
+
+
+@pytest.mark.promise(1)
+def test_what_one_group_of_several_has_not_settled_is_kept(bench: Bench) -> None:
+    topic = bench.topic("stream", "first", "behind", "last", retain="1s")
+    for number in range(4):
+        bench.publish(topic, number)
+    for group in ("first", "last"):
+        bench.ack(topic, *bench.got(topic, group), group=group)
+    bench.advance(60_000)
+    while bench.store.sweep(topic):
+        pass
+    assert bench.bodies(topic, "behind") == [0, 1, 2, 3]
