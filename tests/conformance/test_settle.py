@@ -426,3 +426,15 @@ def test_a_run_ends_where_another_receipt_stands(bench: Bench) -> None:
     got[1].receipt = "another"
     assert bench.ack(topic, *got) == [*SETTLED, *STALE, *STALE]
     assert bench.total(topic).settled == 1
+
+
+def test_what_was_acknowledged_as_a_run_is_not_behind_what_comes_for_its_key(bench: Bench) -> None:
+    topic = bench.topic("ordered", "g")
+    for number in range(3):
+        bench.publish(topic, number, "k")
+    assert bench.ack(topic, *bench.got(topic)) == SETTLED * 3
+    bench.publish(topic, "new", "k")
+    got = bench.got(topic)
+    assert [body_of(one) for one in got] == ["new"]
+    bench.ack(topic, *got)
+    assert bench.got(topic) == []
