@@ -340,6 +340,8 @@ def test_without_systemd_nothing_is_sent_and_one_that_is_gone_holds_nobody_up(
     tmp_path: Path,
 ) -> None:
     assert Systemd({}).every_s == 1.0
+    assert Systemd({"WATCHDOG_USEC": "10000000"}).every_s == 1.0
+    assert Systemd({"WATCHDOG_USEC": "600000"}).every_s == 0.3
     Systemd({}).tell(WELL)
     Systemd({"NOTIFY_SOCKET": str(tmp_path / "absent")}).tell(WELL)
 

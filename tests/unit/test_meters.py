@@ -7,6 +7,7 @@ import pytest
 from qframe.clock import VirtualClock
 from qframe.message import Delivery
 from qframe.outcomes import Settled, Verdict
+from qframe.runtime.handler.meter import PendingRun
 from qframe.runtime.handler.retry_policy import Disposition
 from qframe.telemetry.histogram import Distribution
 from qframe.telemetry.meters import Meters
@@ -44,6 +45,22 @@ def test_an_event_counts_under_its_own_name_alone(event: str) -> None:
     assert {each: after[each] - before[each] for each in after if after[each] != before[each]} == {
         NUMBERS[event]: 3
     }
+
+
+def test_each_call_of_a_handler_counts_once_the_slow_ones_for_themselves() -> None:
+    meter = Meters(VirtualClock()).of(*WHERE)
+    meter.handled(3, 10.0, [8.0])
+    found = meter.handle.read()
+    assert (found.counts[-1], found.total) == (3, 10.0)
+    meter.handled(1, 4.0, [4.0])
+    assert meter.handle.read().counts[-1] == 4
+
+
+def test_of_a_large_run_a_part_that_is_begun_counts_however_small_it_is() -> None:
+    meter = Meters(VirtualClock()).of(*WHERE)
+    run = PendingRun(16, [5, 7], 10)  # one in eight is looked at
+    meter.begun(run, 1)
+    assert meter.wait.read().counts[-1] == 1
 
 
 def test_each_end_counts_by_what_the_store_has_said_of_it() -> None:
