@@ -230,6 +230,16 @@ def test_an_answer_of_a_stream_that_was_lost_is_given_again_uncounted(bench: Ben
 
 
 @pytest.mark.promise(1, 6)
+def test_who_has_in_hand_all_but_a_range_that_is_settled_keeps_its_window(bench: Bench) -> None:
+    topic = bench.topic("stream", "g")
+    for number in range(5):
+        bench.publish(topic, number)
+    got = bench.got(topic)
+    assert bench.ack(topic, got[1], got[2]) == SETTLED * 2
+    assert bench.got(topic, position=5, in_hand=3) == []
+    assert bench.ack(topic, got[0], *got[3:]) == SETTLED * 3
+
+
 def test_the_line_stays_read_where_less_is_given_again_than_was_lost(bench: Bench) -> None:
     topic = bench.topic("stream", "g")
     for number in range(6):
@@ -238,7 +248,9 @@ def test_the_line_stays_read_where_less_is_given_again_than_was_lost(bench: Benc
     assert bench.bodies(topic, limit=2, position=0) == [0, 1]
     bench.publish(topic, 6)
     assert bench.bodies(topic, position=6) == [6]
-    assert bench.ack(topic, *lost) == SETTLED * 6
+    assert bench.ack(topic, *lost[:2]) == SETTLED * 2
+    assert bench.bodies(topic, position=0) == [2, 3, 4, 5, 6]
+    assert bench.ack(topic, *lost[2:]) == SETTLED * 4
 
 
 def test_of_an_answer_that_was_lost_what_is_settled_is_not_given_again(bench: Bench) -> None:

@@ -84,9 +84,7 @@ end
 
 local start, stop, front = read, read, false
 if handed < limit then
-  if position and math.max(position, floor) < read then
-    start = math.max(position, floor)
-  end
+  start = math.max(floor, math.min(position or read, read))
   local last = full == 1 and read or tonumber(redis.call('GET', slot .. 'head') or 0)
   stop = math.min(start + limit - handed, last)
   if stop > start then
