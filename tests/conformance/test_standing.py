@@ -238,6 +238,19 @@ def test_what_falls_due_meanwhile_goes_first(bench: Bench, kind: str) -> None:
     owner.bell.close()
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_pull_that_stands_is_answered_before_what_falls_due_later(
+    bench: Bench, kind: str
+) -> None:
+    topic = bench.topic(kind, "g")
+    bench.publish(topic, 1, "k", delay_ms=50)
+    owner = standing(bench, topic)
+    bench.advance(49)
+    bench.publish(topic, 2, "l")
+    assert bench.total(topic).doing == int(owner.can_stand)
+    owner.bell.close()
+
+
 def test_a_lease_of_a_line_that_passes_meanwhile_is_lost_first(bench: Bench) -> None:
     topic = bench.topic("stream", "g")
     bench.publish(topic, 1, "k")
