@@ -181,7 +181,7 @@ def test_without_anything_there_are_no_headers() -> None:
 def test_headers_and_tags_come_back_and_only_ours_are_added(
     headers: dict[str, str], tags: list[str], raw: bool
 ) -> None:
-    stored = encode_headers(headers, tags, raw, max_body=1000) or {}
+    stored = encode_headers(headers, tags, raw, max_body=100_000) or {}
     assert tags_of(stored) == tuple(tags)
     ours = {name: value for name, value in stored.items() if name.startswith("qf-")}
     assert {name: stored[name] for name in stored.keys() - ours.keys()} == headers
