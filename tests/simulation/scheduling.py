@@ -317,8 +317,8 @@ class SimulatedSchedules:
                 continue
             for era in eras[self._then_sure[name] :]:
                 era.sure_ms = era.from_ms = None
-            last = eras[-1]
-            if number or last.sure_ms is not None or len(eras) > 1:
+            if number or len(eras) > 1:  # else workers declare it, and tell when it is there
+                last = eras[-1]
                 self._begin(name, last.every_s, last.body, is_deleted=last.is_deleted)
             if not is_there and not number:  # workers declare it as they begin
                 for worker in filter(None, self._world.workers):
