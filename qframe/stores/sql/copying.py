@@ -14,7 +14,7 @@ from qframe.stores.records import MemoryPage, Position, Record, Section, Section
 from qframe.stores.searching import PASSED_MS, RESTORED
 from qframe.stores.sql import arrivals, heads, ranges
 from qframe.stores.sql.cursors import CLOSED, cursors_of, known_group, lock_heads, lock_slots
-from qframe.stores.sql.growing import turned, use_token
+from qframe.stores.sql.growing import opened, turned, use_token
 from qframe.stores.sql.parking import max_parked_of
 from qframe.stores.sql.publish import LAST_DELAYED
 from qframe.stores.sql.role import SqlRole
@@ -202,7 +202,7 @@ def _lock(
     heads = lock_heads(transaction, ref, wanted)
     for slot in wanted:
         use_token(transaction, ref, slot, token)
-    return {slot: max(head, turned(head)) for slot, head in heads.items()}
+    return {slot: opened(head) for slot, head in heads.items()}
 
 
 def _set_head(transaction: Transaction, at: int, head: int, token: str | None) -> None:
@@ -315,11 +315,11 @@ def restore_positions(
     """Writes down how far a group is."""
     _lock(transaction, ref, [one.slot for one in positions], token)
     number = known_group(transaction, ref, group)
+    nothing = None, 0 if token is None else CLOSED
     rows: list[tuple[Any, ...]] = []
     for one in positions:
-        window = (RESTORED, PASSED_MS) if one.floor < one.read else (None, 0)
-        if token is not None:
-            window = (None, CLOSED)
+        is_open = token is None and one.floor < one.read
+        window = (RESTORED, PASSED_MS) if is_open else nothing
         rows.append(
             (one.floor, one.read, one.base, ranges.dump(one.settled), *window, one.published,
              one.acked, one.cancelled, ref.cursor_number(number, one.slot))

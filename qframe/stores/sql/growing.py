@@ -140,7 +140,7 @@ def grow(
     if lock_open_slots(transaction, ref, gone):
         raise closed(ref)
     transaction.run_many(_NO_TOKENS, [(ref.slot_number(slot), *_TOKENS) for slot in new])
-    in_use = [(turned(head), ref.slot_number(slot)) for slot, head in heads.items() if head < 0]
+    in_use = [(opened(head), ref.slot_number(slot)) for slot, head in heads.items()]
     transaction.run_many(arrivals.SET_HEAD, in_use)
     numbers = [number for number, _ in transaction.rows(GROUPS, (ref.id,))]
     used = [(ref.cursor_number(number, slot),) for number in numbers for slot in new]
@@ -285,5 +285,10 @@ def _check_unused(transaction: Transaction, ref: TopicRef, slot: int) -> TopicRe
 
 
 def turned(head: int) -> int:
-    """The head of a slot as the row of a closed one has it, or of one that is closed, as it is."""
+    """The head of a closed slot, as its row has it."""
     return -1 - head
+
+
+def opened(head: int) -> int:
+    """The head of a slot whose row has this one, whether it is closed or not."""
+    return max(head, turned(head))
