@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
+from zlib import crc32
 
 import pytest
 from bench import STORES, Bench, KeptPool, opener_of
@@ -15,6 +17,29 @@ from qframe.drivers.sql_postgres import Postgres
 from qframe.stores.base import Store
 from qframe.stores.model.store import ModelStore
 from qframe.stores.sql.store import SqlStore
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """On the cluster, a test that is there for several kinds has one of them.
+
+    The scripts are those of a single server; what differs is which node has their keys. Each
+    operation is done there on every kind by the state machine.
+    """
+    tests: dict[str, dict[str, list[pytest.Item]]] = defaultdict(lambda: defaultdict(list))
+    for item in items:
+        params = getattr(getattr(item, "callspec", None), "params", {})
+        if params.get("bench") == "redis-cluster" and "kind" in params:
+            tests[item.nodeid.partition("[")[0]][params["kind"]].append(item)
+    left_out = {
+        item
+        for test, kinds in tests.items()
+        for kind, those in kinds.items()
+        if kind != sorted(kinds)[crc32(test.encode()) % len(kinds)]
+        for item in those
+    }
+    if left_out:
+        config.hook.pytest_deselected(items=list(left_out))
+        items[:] = [item for item in items if item not in left_out]
 
 
 @pytest.fixture(scope="session")
