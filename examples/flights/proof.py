@@ -36,7 +36,7 @@ class Truth:
 
 def truth(month: int | None, limit: int | None) -> Truth:
     """Computed from the data set's own columns, past everything that made events of them."""
-    chosen = [row for row in rows() if month is None or row["month"] == str(month)]
+    chosen = list(rows(month))
     if limit is not None:
         columns = ("month", "day", "hour", "minute")
         chosen = nsmallest(limit, chosen, key=lambda row: [int(row[name]) for name in columns])

@@ -19,8 +19,8 @@ from qframe.stores.sql.store import SqlStore
 pytestmark = pytest.mark.mounts
 
 MIB = 1 << 20
-BODY = random.Random(1).randbytes(5000).hex()  # PostgreSQL would compress a simpler one
-MOST = 4000  # more than any of the disks has room for
+BODY = random.Random(1).randbytes(20_000).hex()  # PostgreSQL would compress a simpler one
+MOST = 1000  # more than any of the disks has room for
 IN_HAND = 8
 
 
