@@ -37,6 +37,14 @@ SIZES = ("QFRAME_CHAOS_", "QFRAME_SPARK_")
 WITH_A_SPARK_OF_THEIR_OWN = ("test_failing_tasks.py", "test_stream_kills.py")
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--every-kind",
+        action="store_true",
+        help="conformance tests run on every store with all their kinds, not with a share",
+    )
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Generator[None, object, object]:
     """Looks for no garbage while tests are collected, nor ever again among what is there then.
