@@ -44,8 +44,11 @@ class Service(ABC):
     The thread has no context variables of the one that starts it.
 
     A part may `step_aside`, to do in its thread something else that may take long. If somebody
-    calls `relieve` meanwhile, the part has another thread, which begins with `run`, and the first
-    one ends as soon as it comes back. Only the last one ends the part.
+    calls `relieve` meanwhile, another thread goes on:
+
+        run ──► step_aside(do) ──do returns────────────────────────► run goes on
+                     └─relieve─► run begins in a second thread, which is the part's from now on;
+                                 when do returns, the first thread ends by `Relieved`
 
     Args:
         name: the thread's name, `qframe.<part>.<topic>.<group>`.
@@ -59,7 +62,7 @@ class Service(ABC):
         self._guard = threading.Lock()
         self._stopping = threading.Event()
         self._has_run = threading.Event()
-        self._aside: object | None = None
+        self._aside: object | None = None  # of the thread that may be relieved: its token
 
     @abstractmethod
     def run(self) -> None:
@@ -94,12 +97,12 @@ class Service(ABC):
         Raises:
             Relieved: if another has: this thread is to end, without a further step of `run`.
         """
-        self._aside = aside = object()  # who relieves it takes that away
+        self._aside = mine = object()  # the thread that goes on may be aside in its turn by then
         try:
             do()
         finally:
             with self._guard:
-                is_relieved = self._aside is not aside
+                is_relieved = self._aside is not mine
                 if not is_relieved:
                     self._aside = None
         if is_relieved:
