@@ -139,22 +139,24 @@ class PullRequest(NamedTuple):
     position: int | None = None
     in_hand: int | None = None
 
-    def is_ahead_of(self, read: int, unsettled: int) -> bool:
+    def is_ahead_of(self, read: int, in_window: int) -> bool:
         """Whether the caller has received, or settled, what the store does not know of.
 
         The store has failed over then to a server that is behind, and its window is lost: what it
         hands out next gets offsets that the caller has in hand, and what it takes for handed out
-        may be in nobody's. Redis asks the same in `pull_stream.lua`.
+        may be in nobody's. A caller that is behind the store has lost a reply, and is not ahead.
+
+        Redis asks the same in `pull_stream.lua`.
 
         Args:
             read: the group's read position.
-            unsettled: how many messages before it are handed out, and not settled.
+            in_window: how many messages before it are handed out, and not settled.
         """
-        if self.position is None:
+        if self.position is None or self.position < read:
             return False
-        if self.position == read:
-            return self.in_hand is not None and self.in_hand < unsettled
-        return self.position > read
+        if self.position > read:  # it has received more
+            return True
+        return self.in_hand is not None and self.in_hand < in_window  # it has settled more
 
 
 class StandingTerms(NamedTuple):

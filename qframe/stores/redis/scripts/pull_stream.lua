@@ -37,15 +37,11 @@ local times = {}
 -- What is parked: whether anything is, whether that is too much, what is skipped of the line.
 local parks, full, skipped = false, 0, {}
 
--- Whether who asks has received, or settled, what this server does not know of: as in
--- `PullRequest.is_ahead_of`. Where all of the window is in hand nothing has to be counted.
+-- As `PullRequest.is_ahead_of`. Where all of the window is in hand nothing has to be counted.
 local is_ahead = position and position > read
 if position == read and in_hand and in_hand < read - floor then
-  local unsettled, settled = read - floor, cursor[6] ~= '' and cmsgpack.unpack(cursor[6]) or {}
-  for i = 1, #settled, 2 do
-    unsettled = unsettled - (settled[i + 1] - settled[i])
-  end
-  is_ahead = in_hand < unsettled
+  --@include in_window
+  is_ahead = in_hand < in_window(floor, read, cursor[6])
 end
 if floor < read and (leased <= now or is_ahead) then
   --@include many head places text log ranges parking window

@@ -9,7 +9,7 @@
 -- Promise: it changes nothing but what pulling would do first: what is due goes to todo.
 local slot = KEYS[1]
 local given, kind, name = ARGV[1], ARGV[2], ARGV[3]
---@include time head places log ranges bring_in
+--@include time head places log in_window bring_in
 local group = kind == 'stream' and load_group(slot, name, kind) or group_of(slot, name, kind)
 local now = time_ms(given)
 promote(group, now)
@@ -71,11 +71,7 @@ if kind == 'stream' then
   floor = number(cursor[7])
   published = head - number(cursor[9])
   todo = todo + head - read
-  doing = doing + read - floor
-  local ranges = load_ranges(cursor[10])
-  for i = 1, #ranges, 2 do
-    doing = doing - (ranges[i + 1] - ranges[i])
-  end
+  doing = doing + in_window(floor, read, cursor[10])
   if read < head then
     local entry = entry_at(slot .. 'log', read)
     local fields = entry and fields_of(entry) or {}
