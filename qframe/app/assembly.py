@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
@@ -48,6 +48,15 @@ if TYPE_CHECKING:
     from qframe.outbox.outbox import Outbox
     from qframe.outbox.relay import Relay
     from qframe.telemetry.tracing import Tracing
+
+
+class SharedParts(NamedTuple):
+    """The parts that all consumers of one worker share."""
+
+    worker_id: str
+    coordinator: Coordinator
+    event_loop: EventLoop
+    fail: OnFailure
 
 
 class Assembly(msgspec.Struct, frozen=True, kw_only=True):
@@ -98,9 +107,9 @@ class Assembly(msgspec.Struct, frozen=True, kw_only=True):
         fail = stop_request.fail
         coordinator = self.open_coordinator(fail)
         event_loop = EventLoop(fail, self.clock)
+        shared = SharedParts(worker_id, coordinator, event_loop, fail)
         consumers = [
-            self.consumer(spec, topic, coordinator, fail, event_loop, worker=worker_id)
-            for spec, topic in zip(specs, topics, strict=True)
+            self.consumer(spec, topic, shared) for spec, topic in zip(specs, topics, strict=True)
         ]
         swept = list({topic.name: topic for topic in topics}.values())
         background: list[Background] = [
@@ -155,11 +164,8 @@ class Assembly(msgspec.Struct, frozen=True, kw_only=True):
         self,
         spec: ConsumerSpec,
         topic: Topic,
-        coordinator: Coordinator,
-        on_failure: OnFailure,
-        event_loop: EventLoop,
+        shared: SharedParts,
         *,
-        worker: str,
         make_executor: Callable[[ExecutorParts], Executor] | None = None,
         make_settler: SettlerMaker = Settler,
         flow_clock: Clock | None = None,
@@ -176,31 +182,22 @@ class Assembly(msgspec.Struct, frozen=True, kw_only=True):
             spec = measured(spec, meter)
         if self.tracing is not None:
             spec = traced(spec, self.tracing, topic.name, group)
-        options = spec.options
-        checker = self.checker(spec, event_loop)
+        checker = self.checker(spec, shared.event_loop)
         scope = Scope(self.settings.namespace, topic.name, group)
         context = ConsumerContext(
-            topic=topic, group=group, events=self.events, clock=self.clock, fail=on_failure,
-            worker=worker,
+            topic=topic, group=group, events=self.events, clock=self.clock, fail=shared.fail,
+            options=spec.options, worker=shared.worker_id,
         )  # fmt: skip
         made = Consumer(
-            context, handler=spec.handler, options=options,
-            make_policy=lambda settle_now: policy_of(
-                context, options, scope, checker, settle_now
-            ),
+            context, spec,
+            make_policy=lambda settle_now: policy_of(context, scope, checker, settle_now),
             make_executor=make_executor or (
-                lambda parts: executor_of(context, spec, checker, event_loop, parts)
+                lambda parts: executor_of(context, spec, checker, shared.event_loop, parts)
             ),
-            store=self.store, coordinator=coordinator,
-            max_bytes=options.max_in_flight_bytes or self.settings.max_in_flight_bytes,
-            make_settler=make_settler, on_settled=spec.on_settled, flow_clock=flow_clock,
-            meter=meter,
+            store=self.store, coordinator=shared.coordinator,
+            max_bytes=spec.options.max_in_flight_bytes or self.settings.max_in_flight_bytes,
+            make_settler=make_settler, flow_clock=flow_clock, meter=meter,
         )  # fmt: skip
-        if spec.is_handled_elsewhere:
-            made.flow.begin_at_full_speed()
-        if (demand := spec.demand) is not None:
-            made.flow.demand = demand
-            demand.serve(made.pull_loop.wake)
         if meter is not None:
             meter.watch(made)
         return made

@@ -10,6 +10,7 @@ import msgspec
 from qframe.clock import Clock
 from qframe.errors import StoreUnavailable
 from qframe.events import Events
+from qframe.options.consumer import ConsumerOptions
 from qframe.topic import Topic
 
 
@@ -23,6 +24,7 @@ class ConsumerContext(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         group: the group.
         events: hears what happens.
         clock: the clock.
+        options: its options; those of a relay or a leader, which have no handler, are the defaults.
         fail: called with a part's name and the error that ended it.
         worker: the worker's id, which a history tells.
     """
@@ -32,6 +34,7 @@ class ConsumerContext(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     events: Events
     clock: Clock
     fail: Callable[[str, BaseException], None]
+    options: ConsumerOptions = ConsumerOptions()
     worker: str = ""
 
     def emit(self, name: str, /, **facts: Any) -> None:

@@ -13,7 +13,8 @@ from qframe.message import Delivery
 from qframe.options.report import HandlerStack
 from qframe.runtime.consume.executor_parts import ExecutorParts
 from qframe.runtime.executors.base import Executor
-from qframe.runtime.executors.batch_executor import BatchThreadExecutor, BatchWorker, PlainHandler
+from qframe.runtime.executors.batch_executor import BatchCaller, PlainHandler
+from qframe.runtime.executors.batch_worker import BatchWorker
 from qframe.runtime.executors.run_worker import RunWorker
 from qframe.runtime.handler.attempt import Attempt
 from qframe.testing.crashes import WorkerLife
@@ -141,10 +142,9 @@ class InlineBatchExecutor(SteppedExecutor):
         self._batches = place.batches
         self._life = life
         self._worker = BatchWorker()
-        self._threads = BatchThreadExecutor(  # never started
-            name="harness", threads=1, batches=place.batches, handler=handler, event_loop=None,
-            time_limit=place.time_limit, clock=clock, work=place.work, on_failure=_raise,
-        )  # fmt: skip
+        self._caller = BatchCaller(
+            handler, None, time_limit=place.time_limit, clock=clock, work=place.work
+        )
         self._patience: Counter[Delivery] = Counter()
 
     @property
@@ -191,10 +191,5 @@ class InlineBatchExecutor(SteppedExecutor):
     def _work_off(self, *, full_only: bool) -> bool:
         if not self._batches.take_now(self._worker, full_only=full_only):
             return False
-        self._threads.work_off(self._worker)
+        self._caller.work_off(self._worker)
         return True
-
-
-def _raise(part: str, error: BaseException) -> None:
-    del part
-    raise error

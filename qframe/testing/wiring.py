@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from qframe.app.assembly import Assembly
+from qframe.app.assembly import Assembly, SharedParts
 from qframe.app.loops import in_event_loop
 from qframe.app.parts import OpenParts
 from qframe.app.pull import Pull, Pulls
@@ -186,8 +186,8 @@ class Wiring:
             consumer, function=plain(consumer.function), handler=handler, options=options
         )
         running = assembly.consumer(
-            spec, topic, self._coordinator, _raise, EventLoop(_raise, self._clock),
-            worker="harness",
+            spec, topic,
+            SharedParts("harness", self._coordinator, EventLoop(_raise, self._clock), _raise),
             make_executor=make_executor, make_settler=make_settler,
             flow_clock=StandingClock(self._clock),
         )  # fmt: skip

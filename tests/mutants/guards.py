@@ -156,7 +156,7 @@ GUARDS: Final = [
     Mutant(
         "a stream is read on behind what was lost",
         "runtime/feed/lease_renewer.py",
-        "                    self._on_stream_lost(slots)\n",
+        "                    self._slots.fenced(slots)\n",
         "                    pass\n",
         RENEWER,
     ),

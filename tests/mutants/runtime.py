@@ -90,7 +90,7 @@ RUNTIME: Final = [
     Mutant(
         "leaving slots are not emptied after a flush",
         "runtime/feed/settlement_sender.py",
-        "            self._on_settled()\n",
+        "            self._slots.drain()\n",
         "",
         f"{SETTLER} {WORKER}",
     ),

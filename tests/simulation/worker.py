@@ -234,13 +234,12 @@ class SimulatedWorker:
         scope = Scope("simulation", topic.name, group)
         spec = ConsumerSpec(topic, group, _plain, handle, options, is_pulled=self.plan.is_pulled)
         context = ConsumerContext(
-            topic=topic, group=group, events=self.events, clock=self.process, fail=fail
-        )
+            topic=topic, group=group, events=self.events, clock=self.process, fail=fail,
+            options=options,
+        )  # fmt: skip
         consumer = self.consumers[group] = Consumer(
-            context, handler=handle, options=options,
-            make_policy=lambda settle_now: policy_of(
-                context, options, scope, checker, settle_now
-            ),
+            context, spec,
+            make_policy=lambda settle_now: policy_of(context, scope, checker, settle_now),
             make_executor=lambda parts: executor_of(
                 context, spec, checker, None, parts,  # type: ignore[arg-type]
             ),

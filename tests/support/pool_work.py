@@ -9,7 +9,6 @@ from contextlib import contextmanager
 
 from contexts import context_of
 
-from qframe.clock import SYSTEM_CLOCK
 from qframe.message import Delivery
 from qframe.runtime.executors.run_worker import RunWorker
 from qframe.runtime.executors.thread_executor import ThreadExecutor
@@ -70,11 +69,8 @@ def running(
 ) -> Iterator[ThreadExecutor]:
     """A pool at work, of which nothing must be left in the end."""
     failures: list[BaseException] = []
-    pool = ThreadExecutor(
-        name="qframe.pool.t.g", threads=threads, clock=SYSTEM_CLOCK, work=handlers,
-        time_limit=TimeLimit(context_of(group="g"), None), relieve=relieve,
-        on_failure=lambda _, error: failures.append(error),
-    )  # fmt: skip
+    context = context_of(fail=lambda _, error: failures.append(error), threads=threads)
+    pool = ThreadExecutor(context, work=handlers, time_limit=TimeLimit(context), relieve=relieve)
     pool.start()
     try:
         yield pool

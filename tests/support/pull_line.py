@@ -12,7 +12,6 @@ from qframe.clock import VirtualClock
 from qframe.codec import batch_mark
 from qframe.errors import UnknownGroup
 from qframe.message import Delivery
-from qframe.options.consumer import consumer_options
 from qframe.runtime.feed.pull_loop import PullLoop
 from qframe.runtime.feed.slots import Slots
 from qframe.runtime.flow.admission import AdmissionControl
@@ -67,10 +66,10 @@ class Line:
         self.standing: dict[int, str] = {}
         self.revoked: list[tuple[list[int], str]] = []
         self.in_flight = InFlight(max_messages=room, max_bytes=101 * room, on_room=lambda: None)
-        self.context = context_of(self.topic, clock=self.clock)
+        self.context = context_of(self.topic, clock=self.clock, max_attempts=9)
         self.flow = AdmissionControl(
-            self.context, options=consumer_options(), store=self.model,
-            in_flight=self.in_flight, give_back=list, wake=lambda: None,
+            self.context, store=self.model, in_flight=self.in_flight, give_back=list,
+            wake=lambda: None,
         )  # fmt: skip
         self.flow._slow_start._allowed = 512  # a worker that has begun with one has long had more
         self._steps: list[Step] = []
@@ -101,7 +100,7 @@ class Line:
         store.pull, store.revoke = noted, revoke
         self.loop = PullLoop(
             self.context, store=store, bell=self, slots=cast("Slots", self), receiver=self,
-            in_flight=self.in_flight, flow=self.flow, options=consumer_options(max_attempts=9),
+            in_flight=self.in_flight, flow=self.flow,
         )  # fmt: skip
         self.loop._planner._turn = 0
         self.loop.run()

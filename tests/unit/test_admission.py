@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from qframe import Topic
 from qframe.clock import VirtualClock
 from qframe.message import Delivery
-from qframe.options.consumer import consumer_options
 from qframe.options.flow import Breaker, RateLimit
 from qframe.runtime.flow.admission import AdmissionControl
 from qframe.runtime.flow.in_flight import InFlight
@@ -56,8 +55,7 @@ class Line:
         store.declare(EVENTS)
         store.subscribe(EVENTS, "g")
         self.flow = AdmissionControl(
-            context_of(EVENTS, clock=self.clock),
-            options=consumer_options(rate_limit=limit, breaker=breaker),
+            context_of(EVENTS, clock=self.clock, rate_limit=limit, breaker=breaker),
             store=store, in_flight=self.in_flight, give_back=self.give_back,
             wake=lambda: None,
         )  # fmt: skip

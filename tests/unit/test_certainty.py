@@ -11,11 +11,11 @@ from seated import Seated
 
 from qframe.clock import VirtualClock
 from qframe.message import Delivery
-from qframe.options.consumer import consumer_options
 from qframe.retry import NeedRetry
 from qframe.runtime.consume.consumer import Consumer
 from qframe.runtime.executors.run_worker import RunWorker
 from qframe.runtime.executors.thread_executor import ThreadExecutor
+from qframe.runtime.handler.spec import ConsumerSpec
 from qframe.runtime.policies.direct import Direct
 from qframe.stores.model.store import ModelStore
 from qframe.stores.types import PullRequest
@@ -48,9 +48,9 @@ class Bench:
         store.subscribe(topic, "g")
         self.engine: Any = None
         self.membership = Timed(self.clock)
+        context, seen = context_of(topic, clock=self.clock, **options), self.seen.append
         self.consumer = Consumer(
-            context_of(topic, clock=self.clock), handler=handler or self.seen.append,
-            options=consumer_options(**options),
+            context, ConsumerSpec(topic, "g", seen, handler or seen, context.options),
             make_policy=lambda _: Direct(), make_executor=self._executor, store=store,
             coordinator=self.membership,  # type: ignore[arg-type]
             max_bytes=1000,
@@ -60,9 +60,8 @@ class Bench:
     def _executor(self, parts: Any) -> ThreadExecutor:
         self.engine = parts.work
         return ThreadExecutor(
-            name="pool", threads=1, time_limit=parts.time_limit, clock=self.clock,
-            work=parts.work, on_failure=lambda *_: None,
-        )  # fmt: skip
+            context_of(clock=self.clock), time_limit=parts.time_limit, work=parts.work
+        )
 
     def run(self, deliveries: Collection[Delivery]) -> None:
         """Has a thread go through a run."""

@@ -9,10 +9,11 @@ from typing import Any
 
 import pytest
 from checking import engine_of, new_scope
+from contexts import context_of
 from eventually import eventually
 from late import Late, loses
 
-from qframe.clock import SYSTEM_CLOCK, VirtualClock
+from qframe.clock import VirtualClock
 from qframe.errors import CheckerUnavailable
 from qframe.events import Events
 from qframe.idempotency.base import Claim, State
@@ -34,9 +35,8 @@ class Bench:
         events = Events()
         events.listen(lambda name, facts: self.told.append((name, facts["count"])))
         self.claims = ClaimRenewal(
-            checker=self.checker, scope=self.scope, lease_ms=LEASE_MS, events=events,
-            clock=SYSTEM_CLOCK, on_failure=lambda *_: None,
-        )  # fmt: skip
+            context_of(events=events, lease=LEASE_MS / 1000), self.checker, self.scope
+        )
 
     def claimed(self, key: str, token: str = "t-1") -> Claim:
         claim = Claim(key, token)
@@ -80,10 +80,7 @@ def test_an_effect_that_has_happened_and_is_given_up_is_marked_and_not_renewed(
 
 
 def test_a_policy_that_gives_up_an_effect_that_has_happened_has_it_marked(bench: Bench) -> None:
-    policy = Marks(
-        bench.checker, scope=bench.scope, lease_ms=LEASE_MS, events=Events(), clock=SYSTEM_CLOCK,
-        on_failure=lambda *_: None,
-    )  # fmt: skip
+    policy = Marks(context_of(lease=LEASE_MS / 1000), bench.checker, bench.scope)
     one, other = bench.claimed("a"), bench.claimed("b")
     one.handled = True
     for claim in (one, other):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -59,11 +60,11 @@ def renewal_of(
     streams: Callable[[set[int]], object] = lambda slots: None,
 ) -> LeaseRenewer:
     store: Any = keeper
+    slots: Any = SimpleNamespace(epochs={0: "e"}, fenced=streams)
     return LeaseRenewer(
-        context_of(clock=clock), store=store,
+        context_of(clock=clock, lease=0.3), store=store, slots=slots,
         in_flight=InFlight(max_messages=9, max_bytes=9, on_room=lambda: None),
-        lease_ms=300, epochs=lambda: {0: "e"}, sending=lambda: sending, on_lost=lost.extend,
-        on_stream_lost=streams,
+        sending=lambda: sending, on_lost=lost.extend,
     )  # fmt: skip
 
 

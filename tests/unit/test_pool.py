@@ -158,11 +158,8 @@ def test_a_pool_that_was_resized_before_its_start_or_after_its_stop_has_no_threa
     handlers: Handlers,
 ) -> None:
     handlers.gate.set()
-    pool = ThreadExecutor(
-        name="qframe.pool.t.h", threads=2, clock=SYSTEM_CLOCK, work=handlers,
-        time_limit=TimeLimit(context_of(group="h"), None),
-        on_failure=lambda _, error: (_ for _ in ()).throw(error),
-    )  # fmt: skip
+    context = context_of(group="h", fail=lambda _, error: (_ for _ in ()).throw(error), threads=2)
+    pool = ThreadExecutor(context, work=handlers, time_limit=TimeLimit(context))
     pool.resize(4)
     pool.resize(3)
     pool.start()
@@ -243,17 +240,16 @@ class BatchHandlers:
 
 
 def batch_pool(
-    name: str, threads: int, work: BatchHandlers, failures: list[BaseException], *, size: int,
+    group: str, threads: int, work: BatchHandlers, failures: list[BaseException], *, size: int,
     within_s: float,
 ) -> BatchThreadExecutor:  # fmt: skip
+    context = context_of(group=group, fail=lambda _, error: failures.append(error), threads=threads)
     return BatchThreadExecutor(
-        name=name, threads=threads, clock=SYSTEM_CLOCK, work=work, handler=work.handle,
-        event_loop=None,
+        context, work=work, handler=work.handle, event_loop=None,
         batches=Batches(
             size=size, within_s=within_s, by_subject=False, by_slot=False, clock=SYSTEM_CLOCK
         ),
-        time_limit=TimeLimit(context_of(group="b"), None),
-        on_failure=lambda _, error: failures.append(error),
+        time_limit=TimeLimit(context),
     )  # fmt: skip
 
 
@@ -262,7 +258,7 @@ def batch_pool(
 def test_a_pool_of_batches_is_resized_as_well(sizes: list[int], seed: int) -> None:
     work, dice = BatchHandlers(), random.Random(seed)
     failures: list[BaseException] = []
-    pool = batch_pool("qframe.pool.t.b", 3, work, failures, size=3, within_s=0.001)
+    pool = batch_pool("b", 3, work, failures, size=3, within_s=0.001)
     pool.start()
     number = 0
     for size in sizes:
@@ -285,7 +281,7 @@ def test_what_a_batch_has_set_aside_is_not_given_back_while_one_behind_it_is_in_
     """Else that one would come first."""
     work = BatchHandlers()
     failures: list[BaseException] = []
-    pool = batch_pool("qframe.pool.t.b", 1, work, failures, size=3, within_s=0)
+    pool = batch_pool("b", 1, work, failures, size=3, within_s=0)
     unit = [
         Attempt(Delivery(f"id-{n}", "k", None, b"1", seq=n), Handlers(), True) for n in range(3)
     ]
@@ -337,12 +333,12 @@ def test_a_stop_does_not_wait_for_a_handler_that_has_ended_just_before() -> None
     loop = EventLoop(lambda _, error: failures.append(error), SYSTEM_CLOCK)
     gate = asyncio.Event()
     work = AsyncHandlers()
+    context = context_of(group="a", fail=lambda _, error: failures.append(error))
     pool = LoopExecutor(
-        name="qframe.pool.t.a", limit=1, event_loop=loop, work=work,
+        context, limit=1, event_loop=loop, work=work,
         calls=CallsInLoop(work.begin, is_awaited=False),
         handler=lambda _: gate.wait(),
-        time_limit=TimeLimit(context_of(group="a"), None),
-        on_failure=lambda _, error: failures.append(error),
+        time_limit=TimeLimit(context),
     )  # fmt: skip
     pool._idle = Landing(pool, lambda: loop.call(gate.set))
     pool.start()
@@ -379,16 +375,13 @@ def test_what_is_paused_from_outside_while_nobody_works_is_handled_when_its_paus
     work.gate.set()
     pool: Any
     if kind == "one":
-        pool = ThreadExecutor(
-            name="qframe.pool.t.p", threads=1, clock=SYSTEM_CLOCK, work=work,
-            time_limit=TimeLimit(context_of(group="p"), None),
-            on_failure=lambda _, error: failures.append(error),
-        )  # fmt: skip
+        context = context_of(group="p", fail=lambda _, error: failures.append(error), threads=1)
+        pool = ThreadExecutor(context, work=work, time_limit=TimeLimit(context))
     else:
-        pool = batch_pool("qframe.pool.t.p", 1, work, failures, size=1, within_s=0)
+        pool = batch_pool("p", 1, work, failures, size=1, within_s=0)
     bell = Resting()
     monkeypatch.setattr(pool, "_awake", bell)
-    monkeypatch.setattr(pool._threads, "_wake_monitor", bell.set)
+    monkeypatch.setattr(pool._threads, "awake", bell)
     pool.start()
     assert bell.waits.wait(60)
     pool.pause(messages(Handlers(), range(1))[0], 0.001)

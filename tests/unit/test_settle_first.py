@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import cast
 
-from qframe.events import Events
+from contexts import context_of
+
 from qframe.message import Acknowledger, Delivery
 from qframe.outcomes import Settled
 from qframe.runtime.handler.attempt import Attempt
@@ -19,9 +20,7 @@ def attempts(count: int) -> list[Attempt]:
 
 def test_what_its_server_did_not_answer_may_be_settled_until_it_is_answered_or_let_go() -> None:
     answers = [[Settled.SETTLED, Settled.AWAY, Settled.AWAY], [Settled.SETTLED]]
-    policy = SettleFirst(
-        topic="t", group="g", settle_now=lambda _: answers.pop(0), matches=None, events=Events()
-    )
+    policy = SettleFirst(context_of(), settle_now=lambda _: answers.pop(0), matches=None)
     first, second, third = unit = attempts(3)
     sorting = policy.begin(unit)
     assert sorting.go == [first]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -80,10 +81,8 @@ class Bench:
         events = Events()
         events.listen(self._listen)
         context = context_of(events=events, fail=lambda _, error: self.failures.append(error))
-        self.sender = SettlementSender(
-            context, store=store, in_flight=self.in_flight, epochs=lambda: {0: "e", 1: "e"},
-            on_settled=self._drain,
-        )  # fmt: skip
+        slots: Any = SimpleNamespace(epochs={0: "e", 1: "e"}, drain=self._drain)
+        self.sender = SettlementSender(context, store=store, in_flight=self.in_flight, slots=slots)
         self.settler = Settler(context, self.sender)
 
     def _drain(self) -> None:

@@ -71,9 +71,11 @@ def subscription(
     registry: Any, options: ConsumerOptions, events: Events | None = None
 ) -> Subscription:
     return Subscription(
-        context_of(TOPIC, events=events, fail=lambda name, error: pytest.fail(str(error))),
-        options=options, store=registry,
-    )  # fmt: skip
+        context_of(
+            TOPIC, events=events, fail=lambda name, error: pytest.fail(str(error)), options=options
+        ),
+        registry,
+    )
 
 
 def hasty() -> ConsumerOptions:

@@ -12,7 +12,6 @@ from qframe.clock import Clock
 from qframe.coordination.base import Coordinator
 from qframe.errors import UnknownGroup
 from qframe.message import Delivery
-from qframe.options.consumer import ConsumerOptions
 from qframe.options.report import MOST_STACKS, ConsumerReport
 from qframe.outcomes import Settled
 from qframe.runtime.consume.engine import Engine
@@ -35,10 +34,10 @@ from qframe.runtime.feed.subscription import Subscription
 from qframe.runtime.flow.admission import AdmissionControl
 from qframe.runtime.flow.in_flight import InFlight
 from qframe.runtime.handler.attempt import Attempt
-from qframe.runtime.handler.binding import BatchHandler, Handler
+from qframe.runtime.handler.binding import Handler
 from qframe.runtime.handler.failure_handler import FailureHandler
 from qframe.runtime.handler.meter import Meter
-from qframe.runtime.handler.spec import OnSettled
+from qframe.runtime.handler.spec import ConsumerSpec
 from qframe.runtime.handler.time_limit import TimeLimit
 from qframe.runtime.policies.base import EffectPolicy
 from qframe.runtime.policies.marks import Marks
@@ -59,15 +58,13 @@ class Consumer:
 
     Args:
         context: its own.
-        handler: takes an attempt, or a batch.
-        options: the consumer's.
+        spec: its handler, and what it says of its messages; its options are the context's.
         make_policy: makes what stands around the handler, given what settles deliveries at once.
         make_executor: makes what calls the handler.
         store: the store.
         coordinator: says which slots are this worker's.
         max_bytes: the largest sum of bodies in flight.
         make_settler: makes what tells the store of settlements.
-        on_settled: called with deliveries and what the store has said of each.
         flow_clock: the clock of rates, pauses and the breaker, if it is another one.
         meter: counts what it does, if somebody wants to know.
     """
@@ -75,16 +72,14 @@ class Consumer:
     def __init__(
         self,
         context: ConsumerContext,
+        spec: ConsumerSpec,
         *,
-        handler: Handler | BatchHandler,
-        options: ConsumerOptions,
         make_policy: Callable[[SettleNow], EffectPolicy],
         make_executor: Callable[[ExecutorParts], Executor],
         store: Store,
         coordinator: Coordinator,
         max_bytes: int,
         make_settler: SettlerMaker = Settler,
-        on_settled: OnSettled | None = None,
         flow_clock: Clock | None = None,
         meter: Meter | None = None,
     ) -> None:
@@ -94,60 +89,67 @@ class Consumer:
         self.topic: str = context.topic.name
         self.group: str = context.group
         self._coordinator = coordinator
-        self._options = options
         self._bell = bell = store.bell([context.topic])
-        self._subscription = Subscription(context, options=options, store=store)
+        self._subscription = Subscription(context, store)
         self.in_flight: InFlight = InFlight(
-            max_messages=options.max_in_flight, max_bytes=max_bytes, on_room=bell.ring
+            max_messages=context.options.max_in_flight, max_bytes=max_bytes, on_room=bell.ring
         )
         self.flow: AdmissionControl = AdmissionControl(
-            structs.replace(context, clock=flow_clock or context.clock), options=options,
-            store=store, in_flight=self.in_flight, give_back=self.give_back, wake=bell.ring,
+            structs.replace(context, clock=flow_clock or context.clock), store=store,
+            in_flight=self.in_flight, give_back=self.give_back, wake=bell.ring, demand=spec.demand,
         )  # fmt: skip
+        if spec.is_handled_elsewhere:
+            self.flow.begin_at_full_speed()
         self.slots: Slots = Slots(
             context, store=store, busy=self.in_flight.busy_slots, give_back=self.give_back,
             on_lost=lambda slots: self.lose(self.in_flight.of(slots)), on_change=bell.ring,
         )  # fmt: skip
         self._sender = SettlementSender(
-            context, store=store, in_flight=self.in_flight, epochs=lambda: self.slots.epochs,
-            on_settled=self.slots.drain, on_results=on_settled, meter=meter,
+            context, store=store, in_flight=self.in_flight, slots=self.slots,
+            on_results=spec.on_settled, meter=meter,
         )  # fmt: skip
         self.settler: SettlementReceiver = make_settler(context, self._sender)
         self.pull_loop: PullLoop = PullLoop(
             context, store=store, bell=bell, slots=self.slots, receiver=self,
-            in_flight=self.in_flight, flow=self.flow, options=options,
+            in_flight=self.in_flight, flow=self.flow,
         )  # fmt: skip
         self.policy: EffectPolicy = make_policy(self.settler.settle_now)
         self._first = first = self.policy if isinstance(self.policy, SettleFirst) else None
         self.renewal: LeaseRenewer = LeaseRenewer(
-            context, store=store, in_flight=self.in_flight, lease_ms=options.lease_ms,
-            epochs=lambda: self.slots.epochs, on_lost=self.lose,
+            context, store=store, in_flight=self.in_flight, slots=self.slots, on_lost=self.lose,
             sending=lambda: [*self._sender.holds, *(first.asked if first else ())],
-            on_stream_lost=self.slots.fenced,
         )  # fmt: skip
         self._order, batches = order_of(
-            context, options, self.in_flight, self.settler.put,
+            context, self.in_flight, self.settler.put,
             filters_first=first is not None and first.filters,
         )  # fmt: skip
-        time_limit = TimeLimit(context, options.timeout, is_measured=self.policy.blocks)
         self._acks = ManualAcks(lambda one: self.settler.put(partial(users.leaked, one)))
         self._in_hand = in_hand = AttemptsInHand(
-            options=options, policy=self.policy, order=self._order, flow=self.flow,
+            context, policy=self.policy, order=self._order, flow=self.flow,
             in_flight=self.in_flight, slots=self.slots, acks=self._acks,
         )  # fmt: skip
-        failures = FailureHandler(context, options=options, on_failed=self.flow.failed)
+        failures = FailureHandler(context, self.flow.failed)
         users = ManualFinisher(
-            context, options=options, policy=self.policy, flow=self.flow, failures=failures,
-            in_hand=in_hand, extend=self.renewal.extend,
+            context, policy=self.policy, flow=self.flow, failures=failures, in_hand=in_hand,
+            extend=self.renewal.extend,
         )  # fmt: skip
+        time_limit = TimeLimit(context, is_measured=self.policy.blocks)
         finisher = Finisher(
-            options=options, policy=self.policy, flow=self.flow, failures=failures,
-            time_limit=time_limit, in_hand=in_hand,
+            context, policy=self.policy, flow=self.flow, failures=failures, time_limit=time_limit,
+            in_hand=in_hand,
         )  # fmt: skip
         self.marks: MarkSender | None = None
         if isinstance(self.policy, Marks):
             self.marks = MarkSender(context, finisher.finish)
-        engine = self._engine(time_limit.measured(cast("Handler", handler)), finisher)
+        starter = Starter(
+            context, policy=self.policy, order=self._order, flow=self.flow, in_hand=in_hand,
+            finisher=finisher,
+        )  # fmt: skip
+        engine = Engine(
+            handler=time_limit.measured(cast("Handler", spec.handler)), policy=self.policy,
+            flow=self.flow, in_hand=in_hand, starter=starter, finisher=finisher, marks=self.marks,
+            clock=context.clock,
+        )  # fmt: skip
         self.executor: Executor = make_executor(
             ExecutorParts(engine, batches, time_limit, meter, self.pull_loop.relieve)
         )
@@ -155,16 +157,6 @@ class Consumer:
         self._keeping: KeepingExecutor | None = None
         if isinstance(self.executor, KeepingExecutor):
             self._keeping = self.executor
-
-    def _engine(self, handler: Handler, finisher: Finisher) -> Engine:
-        starter = Starter(
-            options=self._options, policy=self.policy, order=self._order, flow=self.flow,
-            in_hand=self._in_hand, finisher=finisher,
-        )  # fmt: skip
-        return Engine(
-            handler=handler, policy=self.policy, flow=self.flow, in_hand=self._in_hand,
-            starter=starter, finisher=finisher, marks=self.marks, clock=self._context.clock,
-        )  # fmt: skip
 
     # Starting and stopping: `shutdown` stops the parts in their order.
 
@@ -318,9 +310,10 @@ class Consumer:
 
     def report(self, *, with_stacks: bool = False) -> ConsumerReport:
         """The facts that stand here alone; on request, where its handlers are in their code."""
-        tags, limit, breaker = self._options.tags, self.flow.limit, self.flow.breaker
+        options, limit, breaker = self._context.options, self.flow.limit, self.flow.breaker
+        tags = options.tags
         return ConsumerReport(
-            max_attempts=self._options.max_attempts,
+            max_attempts=options.max_attempts,
             tags=None if tags is None else tuple(sorted(tags.tags)),
             all_tags=isinstance(tags, AllOf),
             rate=None if limit is None else limit.rate, limited=self.flow.limited,

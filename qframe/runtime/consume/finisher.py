@@ -6,10 +6,10 @@ from collections.abc import Callable
 
 from qframe.errors import AlreadySettled, NotSupported
 from qframe.message import Delivery
-from qframe.options.consumer import ConsumerOptions
 from qframe.retry import NeedRetry
 from qframe.runtime.consume.in_hand import AttemptsInHand
 from qframe.runtime.consume.manual_finisher import RETURN, transaction_of
+from qframe.runtime.context import ConsumerContext
 from qframe.runtime.executors.base import Ended
 from qframe.runtime.flow.admission import AdmissionControl
 from qframe.runtime.handler.attempt import Attempt, AttemptState
@@ -25,7 +25,7 @@ class Finisher:
     """Ends attempts as their handlers end, and goes on with what waited for that.
 
     Args:
-        options: the consumer's.
+        context: the consumer's.
         policy: hears that a handler has ended.
         flow: hears how handlers have ended.
         failures: reports errors, and says what becomes of their messages.
@@ -35,18 +35,18 @@ class Finisher:
 
     def __init__(
         self,
+        context: ConsumerContext,
         *,
-        options: ConsumerOptions,
         policy: EffectPolicy,
         flow: AdmissionControl,
         failures: FailureHandler,
         time_limit: TimeLimit,
         in_hand: AttemptsInHand,
     ) -> None:
-        self._options, self._policy = options, policy
+        self._options, self._policy = context.options, policy
         self._flow, self._failures, self._time_limit = flow, failures, time_limit
         self._in_hand, self._acks = in_hand, in_hand.acks
-        self._transaction = transaction_of(policy, options)
+        self._transaction = transaction_of(policy, context.options)
 
     def end(self, unit: list[Attempt], error: BaseException | None, later: Later = None) -> Ended:
         """Ends what a handler was called with; `later` gets what is to be finished."""
@@ -172,9 +172,7 @@ class Finisher:
             return
         is_local = retries_locally(error, attempt.local_retries, self._options.local_retries)
         if is_local and attempt.cancelled and not attempt.overdue:
-            self._in_hand.drop(
-                [attempt]
-            )  # it comes again in its place, which a stream's retry gives up
+            self._in_hand.drop([attempt])  # it keeps its place, which a stream's retry gives up
             return
         is_local = is_local and not attempt.cancelled
         if self._policy.is_joint or not is_local:

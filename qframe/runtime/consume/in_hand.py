@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator
 
 from qframe.message import Acknowledger, Delivery
-from qframe.options.consumer import ConsumerOptions
 from qframe.runtime.consume.manual_acks import ManualAcks
+from qframe.runtime.context import ConsumerContext
 from qframe.runtime.executors.base import Executor
 from qframe.runtime.feed.slots import Slots
 from qframe.runtime.flow.admission import AdmissionControl
@@ -22,7 +22,7 @@ class AttemptsInHand:
     """Makes attempts of deliveries, and says where each goes: on, aside, to its user, or back.
 
     Args:
-        options: the consumer's.
+        context: the consumer's.
         policy: hears of attempts whose effects are not to happen here.
         order: of deliveries.
         flow: hears of attempts that wait.
@@ -33,8 +33,8 @@ class AttemptsInHand:
 
     def __init__(
         self,
+        context: ConsumerContext,
         *,
-        options: ConsumerOptions,
         policy: EffectPolicy,
         order: Order,
         flow: AdmissionControl,
@@ -42,7 +42,7 @@ class AttemptsInHand:
         slots: Slots,
         acks: ManualAcks,
     ) -> None:
-        self._auto_ack = options.auto_ack
+        self._auto_ack = context.options.auto_ack
         self._policy = policy
         self._first = policy if isinstance(policy, SettleFirst) else None
         self._order, self._flow = order, flow

@@ -24,7 +24,6 @@ class ManualFinisher:
 
     Args:
         context: the consumer's.
-        options: its options.
         policy: finishes effects.
         flow: hears how attempts have ended.
         failures: reports errors, and says what becomes of their messages.
@@ -36,7 +35,6 @@ class ManualFinisher:
         self,
         context: ConsumerContext,
         *,
-        options: ConsumerOptions,
         policy: EffectPolicy,
         flow: AdmissionControl,
         failures: FailureHandler,
@@ -48,7 +46,7 @@ class ManualFinisher:
         self._policy, self._flow, self._failures = policy, flow, failures
         self._in_hand, self._acks = in_hand, in_hand.acks
         self._extend = extend
-        self._transaction = transaction_of(policy, options)
+        self._transaction = transaction_of(policy, context.options)
 
     def acknowledge(
         self, message: Message, elapsed_s: float | None, error: BaseException | None

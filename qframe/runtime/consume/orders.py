@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from qframe.message import Delivery
-from qframe.options.consumer import ConsumerOptions
 from qframe.runtime.context import ConsumerContext
 from qframe.runtime.flow.in_flight import InFlight
 from qframe.runtime.handler.retry_policy import Disposition
@@ -20,19 +19,18 @@ from qframe.topic import Kind
 
 
 def order_of(
-    context: ConsumerContext, options: ConsumerOptions, in_flight: InFlight,
+    context: ConsumerContext, in_flight: InFlight,
     put: Callable[[list[Delivery] | Disposition], None], *, filters_first: bool,
 ) -> tuple[Order, Batches | None]:  # fmt: skip
     """The order of a consumer, and where its batches are gathered, if it has some.
 
     Args:
         context: the consumer's.
-        options: its options.
         in_flight: what it has in flight.
         put: hands settlements to the settler.
         filters_first: whether its policy sees to what is unwanted by its tags.
     """
-    topic, gone = context.topic, in_flight.remove
+    topic, options, gone = context.topic, context.options, in_flight.remove
     by_run, by_slot, tags = topic.has_subjects, options.serial, options.tags
     is_mine = in_flight.__contains__
     parked = ParkedKeys(is_mine) if options.keep_order else None

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from qframe.errors import WorkerLost
 from qframe.message import Delivery
-from qframe.options.consumer import ConsumerOptions
 from qframe.runtime.consume.finisher import Finisher
 from qframe.runtime.consume.in_hand import AttemptsInHand
+from qframe.runtime.context import ConsumerContext
 from qframe.runtime.flow.admission import AdmissionControl
 from qframe.runtime.handler.attempt import Attempt
 from qframe.runtime.order.base import Order
@@ -18,7 +18,7 @@ class Starter:
     """Begins attempts, as the policy, the order and the gate let them, and sees to the others.
 
     Args:
-        options: the consumer's.
+        context: the consumer's.
         policy: is asked before the handler.
         order: of deliveries.
         flow: says whether an attempt may begin.
@@ -31,16 +31,16 @@ class Starter:
 
     def __init__(
         self,
+        context: ConsumerContext,
         *,
-        options: ConsumerOptions,
         policy: EffectPolicy,
         order: Order,
         flow: AdmissionControl,
         in_hand: AttemptsInHand,
         finisher: Finisher,
     ) -> None:
-        self._is_batch = options.batch is not None
-        self.max_attempts: int = options.max_attempts
+        self._is_batch = context.options.batch is not None
+        self.max_attempts: int = context.options.max_attempts
         self._policy = policy
         self._first = policy if isinstance(policy, SettleFirst) else None
         self._order, self._flow = order, flow

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, cast
 
 from qframe.idempotency.base import Checker, Scope
-from qframe.options.consumer import AWAITED_AT_ONCE, ConsumerOptions
+from qframe.options.consumer import AWAITED_AT_ONCE
 from qframe.runtime.consume.consumer import SettleNow
 from qframe.runtime.consume.engine import Engine
 from qframe.runtime.consume.executor_parts import ExecutorParts
@@ -32,25 +32,21 @@ from qframe.runtime.policies.transactional import Transactional
 
 
 def policy_of(
-    context: ConsumerContext, options: ConsumerOptions, scope: Scope, checker: Checker | None,
-    settle_now: SettleNow,
-) -> EffectPolicy:  # fmt: skip
+    context: ConsumerContext, scope: Scope, checker: Checker | None, settle_now: SettleNow
+) -> EffectPolicy:
     """The policy around a handler: settling first, its checker, or none."""
+    options = context.options
     if options.at_most_once:
         # Where keys are parked, what is unwanted has to be settled in its turn.
         is_filter = options.tags is not None and (context.topic.has_subjects or options.keep_order)
         return SettleFirst(
-            topic=scope.topic, group=scope.group, settle_now=settle_now,
+            context, settle_now=settle_now,
             matches=options.tags.matches if is_filter and options.tags else None,
-            events=context.events,
         )  # fmt: skip
     if checker is None:
         return Direct()
     checked = Transactional if checker.is_transactional else Marks
-    return checked(
-        checker, scope=scope, lease_ms=options.lease_ms, events=context.events,
-        clock=context.clock, on_failure=context.fail,
-    )  # fmt: skip
+    return checked(context, checker, scope)
 
 
 def executor_of(
@@ -58,34 +54,30 @@ def executor_of(
     parts: ExecutorParts,
 ) -> Executor:  # fmt: skip
     """The executor of a handler: threads, the event loop, or a loop of the user's own."""
-    options, name, clock = spec.options, context.name_of("pool"), context.clock
+    options = context.options
     if spec.is_pulled:
-        return PullBuffer(clock, parts.work, spec.demand)
+        return PullBuffer(context.clock, parts.work, spec.demand)
     if parts.batches is not None:
         return BatchThreadExecutor(
-            name=name, threads=options.threads, batches=parts.batches,
-            handler=cast("Any", spec.handler), event_loop=event_loop if spec.is_async else None,
-            time_limit=parts.time_limit, clock=clock, work=parts.work, on_failure=context.fail,
+            context, batches=parts.batches, handler=cast("Any", spec.handler),
+            event_loop=event_loop if spec.is_async else None, time_limit=parts.time_limit,
+            work=parts.work,
         )  # fmt: skip
     if spec.is_async:
-        limit = options.threads if "threads" in options.given else AWAITED_AT_ONCE
         return LoopExecutor(
-            name=name, limit=limit, time_limit=parts.time_limit, event_loop=event_loop,
-            handler=cast("Any", spec.handler), work=parts.work,
-            calls=_calls(context, options, checker, parts.work), on_failure=context.fail,
+            context, limit=options.threads if "threads" in options.given else AWAITED_AT_ONCE,
+            time_limit=parts.time_limit, event_loop=event_loop, handler=cast("Any", spec.handler),
+            work=parts.work, calls=_calls(context, checker, parts.work),
         )  # fmt: skip
     return ThreadExecutor(
-        name=name, threads=options.threads, time_limit=parts.time_limit, clock=clock,
-        work=parts.work, on_failure=context.fail, meter=parts.meter,
+        context, time_limit=parts.time_limit, work=parts.work, meter=parts.meter,
         relieve=None if checker is not None or options.at_most_once else parts.relieve,
     )  # fmt: skip
 
 
-def _calls(
-    context: ConsumerContext, options: ConsumerOptions, checker: Checker | None, work: Engine
-) -> EngineCalls:
+def _calls(context: ConsumerContext, checker: Checker | None, work: Engine) -> EngineCalls:
     """How tasks of the event loop ask the engine, so that none waits for a server."""
-    if options.at_most_once:
+    if context.options.at_most_once:
         return CombinedCalls(work.begin, context.name_of("once"))
     if checker is None or is_in_loop(checker):
         return CallsInLoop(work.begin, is_awaited=checker is not None)

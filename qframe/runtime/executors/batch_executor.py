@@ -2,145 +2,27 @@
 
 from __future__ import annotations
 
-import threading
-from collections import deque
 from collections.abc import Awaitable, Callable, Iterable
-from types import FrameType
 from typing import Final, Protocol, cast
 
 from qframe.clock import Clock
 from qframe.hooks import check_result
 from qframe.message import Delivery
 from qframe.options.report import HandlerStack
+from qframe.runtime.context import ConsumerContext
 from qframe.runtime.executors.batch_call import BatchCall
+from qframe.runtime.executors.batch_worker import BatchWorker
 from qframe.runtime.executors.event_loop import EventLoop
 from qframe.runtime.executors.worker_threads import WorkerThreads
 from qframe.runtime.handler.attempt import Attempt
 from qframe.runtime.handler.time_limit import TimeLimit
 from qframe.runtime.order.batches import Batches
-from qframe.tracebacks import running_in
 
 TICK_S: Final = 0.01
 LAST_WORDS_S: Final = 5.0
 
 PlainHandler = Callable[[list[Attempt]], object]
 AsyncHandler = Callable[[list[Attempt]], Awaitable[object]]
-
-
-class BatchWorker:
-    """One thread's work in hand, within reach of the monitor.
-
-    Attributes:
-        batch: what it has taken and not begun with.
-        part: what its handler has in hand now.
-        given_up: whether nothing more is to be called.
-        free: set while there is nothing in hand.
-    """
-
-    __slots__ = (
-        "_call", "_guard", "_parts", "_until_s", "batch", "free", "given_up", "part",
-    )  # fmt: skip
-
-    def __init__(self) -> None:
-        self.batch: list[Attempt] = []
-        self.part: list[Attempt] = []
-        self._parts: deque[list[Attempt]] = deque()
-        self.given_up: bool = False
-        self.free: threading.Event = threading.Event()
-        self.free.set()
-        self._guard = threading.Lock()
-        self._call: BatchCall | None = None
-        self._until_s: float | None = None
-
-    @property
-    def attempts(self) -> list[Attempt]:
-        """All that it has in hand, or will have; some may be settled."""
-        with self._guard:
-            return [*self.batch, *self.part, *[one for part in self._parts for one in part]]
-
-    @property
-    def being_handled(self) -> list[Attempt]:
-        """The attempts that its handler was called with."""
-        return self.part
-
-    def stack(self, frame: FrameType) -> HandlerStack | None:
-        """Where its handler is, given its thread's frame; None where it has nothing in hand."""
-        part, call = self.part, self._call
-        if not part:
-            return None
-        lines = running_in(frame) if call is None else call.lines()
-        return HandlerStack(id=part[0].id, lines=lines, others=len(part) - 1)
-
-    def take(self, attempts: list[Attempt]) -> None:
-        """Has a batch in hand from now on."""
-        self.free.clear()
-        self.batch = attempts
-
-    def next_part(self) -> list[Attempt]:
-        """Takes the next part of what it has in hand, or nothing when all is done."""
-        with self._guard:
-            if self.batch:
-                self.part, self.batch = self.batch, []
-            elif self._parts:
-                self.part = self._parts.popleft()
-            else:
-                self.part = []
-                self.free.set()
-            return self.part
-
-    def put(self, parts: list[list[Attempt]]) -> None:
-        """Will have these next, in place of what it has in hand now."""
-        with self._guard:
-            self._parts.extendleft(reversed([part for part in parts if part]))
-            self.part = []
-
-    def withdraw(self, wanted: Callable[[Delivery], bool]) -> list[Attempt]:
-        """Takes back the attempts wanted with which it has not begun."""
-        with self._guard:
-            taken = [one for part in self._parts for one in part if wanted(one.delivery)]
-            if taken:
-                left = [[one for one in part if not wanted(one.delivery)] for part in self._parts]
-                self._parts = deque(part for part in left if part)
-            return taken
-
-    def begin(self, until_s: float | None, call: BatchCall | None) -> None:
-        """Notes that a handler is called, which may run until then."""
-        with self._guard:
-            self._until_s, self._call = until_s, call
-            if self.given_up:
-                self._stop()
-
-    def end(self) -> None:
-        """Notes that a handler has ended."""
-        with self._guard:
-            self._until_s = self._call = None
-
-    def look(self, now_s: float, mark: Callable[[Attempt], None]) -> float | None:
-        """Marks and cancels what runs for too long; returns until when it may run, if it may."""
-        with self._guard:
-            if self._until_s is not None and self._until_s <= now_s:
-                self._until_s = None
-                for attempt in self.part:
-                    if not attempt.settled:
-                        mark(attempt)
-                self._stop()
-            return self._until_s
-
-    def cancel_lost(self) -> None:
-        """Cancels the handler's call if nothing in it is this worker's any more."""
-        with self._guard:
-            if all(attempt.cancelled or attempt.settled for attempt in self.part):
-                self._stop()
-
-    def give_up(self) -> None:
-        """Cancels the call in hand, and all to come."""
-        with self._guard:
-            self.given_up = True
-            self._stop()
-
-    def _stop(self) -> None:
-        if self._call is not None:
-            self._call.cancel()
 
 
 class BatchWork(Protocol):
@@ -158,51 +40,116 @@ class BatchWork(Protocol):
         """Gives back, uncounted, attempts that are not to be handled."""
 
 
+class BatchCaller:
+    """Calls a handler for a batch, and for parts of it where that fails.
+
+    An async handler is called in the event loop, and a thread waits for it: a batch is much work
+    for one call, and all that comes before and after it blocks that thread and not the loop.
+
+    Args:
+        handler: called with a batch; one to be awaited where there is an event loop.
+        event_loop: the worker's, where the handler is async.
+        time_limit: how long a handler may run.
+        clock: for that.
+        work: the engine.
+        on_limited: called when a handler begins whose call has a limit.
+    """
+
+    def __init__(
+        self,
+        handler: PlainHandler | AsyncHandler,
+        event_loop: EventLoop | None,
+        *,
+        time_limit: TimeLimit,
+        clock: Clock,
+        work: BatchWork,
+        on_limited: Callable[[], None] = lambda: None,
+    ) -> None:
+        self._handler = handler
+        self._event_loop = event_loop
+        self._time_limit = time_limit
+        self._clock = clock
+        self._work = work
+        self._on_limited = on_limited
+
+    def work_off(self, worker: BatchWorker) -> None:
+        """Calls the handler for a batch, and for parts of it where that fails."""
+        while worker.next_part():
+            if worker.given_up:
+                self._work.drop(worker.part)
+                continue
+            if len(parts := _apart(worker.part)) > 1:
+                worker.put(parts)
+                continue
+            here = self._work.begin(worker.part)
+            worker.part = here  # not before, so that the consumer is not taken for quiet
+            if here:
+                worker.put(self._handle(worker, here))
+
+    def _handle(self, worker: BatchWorker, unit: list[Attempt]) -> list[list[Attempt]]:
+        call: BatchCall | None = None
+        given = list(unit)  # the user's own to change
+        if self._event_loop is not None:
+            call = BatchCall(self._event_loop, cast("AsyncHandler", self._handler), given, worker)
+        limit_s = self._time_limit.seconds
+        worker.begin(None if limit_s is None else self._clock.monotonic_s() + limit_s, call)
+        if limit_s is not None:
+            self._on_limited()
+        error = self._call_here(given) if call is None else call.wait()
+        worker.end()
+        try:
+            if worker.given_up:
+                self._work.drop(unit)
+                return []
+            is_cancelled = call is not None and call.was_cancelled(error)
+            return self._work.end_batch(unit, error, is_cancelled=is_cancelled)
+        finally:
+            del error  # its traceback leads here, and would keep all attempts in a circle
+
+    def _call_here(self, given: list[Attempt]) -> BaseException | None:
+        """Calls a plain handler; returns what it has raised."""
+        try:
+            if (result := self._handler(given)) is not None:
+                check_result(result)
+        except BaseException as error:  # a handler's SystemExit must not end a thread
+            return error
+        return None
+
+
 class BatchThreadExecutor:
     """Threads that take batches, and a monitor.
 
     The monitor brings back attempts whose pause is over, and marks those whose handlers run for
     too long. A thread that is too many ends after its batch.
 
-    An async handler is called in the event loop, and a thread waits for it: a batch is much work
-    for one call, and all that comes before and after it blocks that thread and not the loop.
-
     Args:
-        name: the threads' name, `qframe.pool.<topic>.<group>`.
-        threads: how many batches are handled at once.
+        context: the consumer's.
         batches: where they are gathered.
-        handler: called with a batch; one to be awaited where there is an event loop.
-        event_loop: the worker's, where the handler is async.
-        time_limit: how long a handler may run.
-        clock: for that.
-        work: the engine.
-        on_failure: called when a thread ends by an error of qframe's own.
+        handler, event_loop, time_limit, work: as of `BatchCaller`.
     """
 
     def __init__(
         self,
+        context: ConsumerContext,
         *,
-        name: str,
-        threads: int,
         batches: Batches,
         handler: PlainHandler | AsyncHandler,
         event_loop: EventLoop | None,
         time_limit: TimeLimit,
-        clock: Clock,
         work: BatchWork,
-        on_failure: Callable[[str, BaseException], None],
     ) -> None:
         self._batches = batches
-        self._handler = handler
         self._event_loop = event_loop
         self._time_limit = time_limit
-        self._clock = clock
-        self._work = work
-        self._awake = threading.Event()
+        self._clock = context.clock
         self._threads = WorkerThreads(
-            name=name, size=threads, make_worker=BatchWorker, serve=self._serve,
+            context, make_worker=BatchWorker, serve=self._serve,
             wake_workers=lambda _: batches.wake_all(), monitor=self._monitor,
-            wake_monitor=self._awake.set, clock=clock, on_failure=on_failure,
+        )  # fmt: skip
+        self._awake = self._threads.awake
+        self._caller = BatchCaller(
+            handler, event_loop, time_limit=time_limit, clock=context.clock, work=work,
+            on_limited=self._awake.set,
         )  # fmt: skip
 
     @property
@@ -287,50 +234,7 @@ class BatchThreadExecutor:
 
     def _serve(self, worker: BatchWorker) -> None:
         if self._batches.take(worker, unless=lambda: self._threads.shrinking):
-            self.work_off(worker)
-
-    def work_off(self, worker: BatchWorker) -> None:
-        """Calls the handler for a batch, and for parts of it where that fails."""
-        while worker.next_part():
-            if worker.given_up:
-                self._work.drop(worker.part)
-                continue
-            if len(parts := _apart(worker.part)) > 1:
-                worker.put(parts)
-                continue
-            here = self._work.begin(worker.part)
-            worker.part = here  # not before, so that the consumer is not taken for quiet
-            if here:
-                worker.put(self._handle(worker, here))
-
-    def _handle(self, worker: BatchWorker, unit: list[Attempt]) -> list[list[Attempt]]:
-        call: BatchCall | None = None
-        given = list(unit)  # the user's own to change
-        if self._event_loop is not None:
-            call = BatchCall(self._event_loop, cast("AsyncHandler", self._handler), given, worker)
-        limit_s = self._time_limit.seconds
-        worker.begin(None if limit_s is None else self._clock.monotonic_s() + limit_s, call)
-        if limit_s is not None:
-            self._awake.set()
-        error = self._call_here(given) if call is None else call.wait()
-        worker.end()
-        try:
-            if worker.given_up:
-                self._work.drop(unit)
-                return []
-            is_cancelled = call is not None and call.was_cancelled(error)
-            return self._work.end_batch(unit, error, is_cancelled=is_cancelled)
-        finally:
-            del error  # its traceback leads here, and would keep all attempts in a circle
-
-    def _call_here(self, given: list[Attempt]) -> BaseException | None:
-        """Calls a plain handler; returns what it has raised."""
-        try:
-            if (result := self._handler(given)) is not None:
-                check_result(result)
-        except BaseException as error:  # a handler's SystemExit must not end a thread
-            return error
-        return None
+            self._caller.work_off(worker)
 
     def _monitor(self) -> None:
         """The monitor's rounds: when there is something to bring back, or to look at."""

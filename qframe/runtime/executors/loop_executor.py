@@ -13,6 +13,7 @@ from qframe.current import HOLDER
 from qframe.hooks import check_result
 from qframe.message import Delivery
 from qframe.options.report import HandlerStack
+from qframe.runtime.context import ConsumerContext
 from qframe.runtime.executors.base import Ended, Executor
 from qframe.runtime.executors.engine_calls import EngineCalls
 from qframe.runtime.executors.event_loop import EventLoop
@@ -81,29 +82,27 @@ class LoopExecutor(Executor):
     that nobody else begins with its key beside it.
 
     Args:
-        name: `qframe.pool.<topic>.<group>`.
+        context: the consumer's.
         limit: how many handlers run at once.
         time_limit: how long one may run.
         event_loop: where they run.
         handler: called with an attempt, it returns what is to be awaited.
         work: the engine.
         calls: have the engine do its part, where that may block no loop.
-        on_failure: called with an error of qframe's own.
     """
 
     def __init__(
         self,
+        context: ConsumerContext,
         *,
-        name: str,
         limit: int,
         time_limit: TimeLimit,
         event_loop: EventLoop,
         handler: Callable[[Attempt], Awaitable[object]],
         work: LoopWork,
         calls: EngineCalls,
-        on_failure: Callable[[str, BaseException], None],
     ) -> None:
-        self.name = name
+        self.name = context.name_of("pool")
         self.size: int = limit
         self._own_size = limit
         self._time_limit = time_limit
@@ -111,7 +110,7 @@ class LoopExecutor(Executor):
         self._handler = handler
         self._work = work
         self._engine_calls = calls
-        self._on_failure = on_failure
+        self._on_failure = context.fail
         self._guard = threading.Lock()
         self._ready: deque[Attempt] = deque()
         self._paused: dict[Attempt, None] = {}

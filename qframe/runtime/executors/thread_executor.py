@@ -11,11 +11,11 @@ from itertools import count
 from queue import Empty, SimpleQueue
 from typing import Final, Protocol, TypeVar
 
-from qframe.clock import Clock
 from qframe.current import HOLDER
 from qframe.forks import Forks
 from qframe.message import Delivery
 from qframe.options.report import HandlerStack
+from qframe.runtime.context import ConsumerContext
 from qframe.runtime.executors.base import Executor
 from qframe.runtime.executors.run_worker import RunWorker
 from qframe.runtime.executors.worker_threads import WorkerThreads
@@ -66,38 +66,31 @@ class ThreadExecutor(Executor):
     return within 10 to 20 ms, another thread goes on with pulling.
 
     Args:
-        name: the threads' name, `qframe.pool.<topic>.<group>`.
-        threads: how many call handlers at once.
+        context: the consumer's.
         time_limit: told of attempts that are in hand for as long as their handlers may run.
-        clock: for measuring.
         work: the engine.
-        on_failure: called when a thread ends by an error of qframe's own.
         meter: counts runs, if somebody wants to know.
         relieve: has another thread go on with pulling; None where no attempt is handled there.
     """
 
     def __init__(
         self,
+        context: ConsumerContext,
         *,
-        name: str,
-        threads: int,
         time_limit: TimeLimit,
-        clock: Clock,
         work: RunWork,
-        on_failure: Callable[[str, BaseException], None],
         meter: Meter | None = None,
         relieve: Callable[[], None] | None = None,
     ) -> None:
         self._meter = meter
         self._time_limit = time_limit
-        self._clock = clock
+        self._clock = context.clock
         self._work = work
         self._runs: SimpleQueue[list[Attempt] | None] = SimpleQueue()
         self._paused: list[tuple[float, int, Attempt]] = []
         self._paused_guard = threading.Lock()
         self._pauses = count()
         self._average_s: float | None = None
-        self._awake = threading.Event()
         self._rests = False
         self._relieve_puller = relieve
         self._kept: RunWorker = RunWorker()
@@ -107,10 +100,10 @@ class ThreadExecutor(Executor):
         self._place_left = threading.Condition(self._places_guard)
         self._taken = 0
         self._threads = WorkerThreads(
-            name=name, size=threads, make_worker=RunWorker, serve=self._serve,
-            wake_workers=self._wake_workers, monitor=self._monitor,
-            wake_monitor=self._awake.set, clock=clock, on_failure=on_failure,
+            context, make_worker=RunWorker, serve=self._serve, wake_workers=self._wake_workers,
+            monitor=self._monitor,
         )  # fmt: skip
+        self._awake = self._threads.awake
         Forks.add(self._begin_anew)
 
     @property

@@ -8,10 +8,10 @@ from itertools import count
 from types import FrameType
 from typing import Generic, TypeVar
 
-from qframe.clock import Clock
 from qframe.current import HOLDER, Holder
 from qframe.errors import BadOption
 from qframe.options.consumer import checked_threads
+from qframe.runtime.context import ConsumerContext
 from qframe.service import Service, new_thread
 from qframe.tracebacks import frames_of_threads
 
@@ -25,41 +25,34 @@ class WorkerThreads(Service, Generic[WorkerT]):
     what waits is left to the others, and nothing is handed over twice.
 
     Args:
-        name: the threads' names begin with it.
-        size: how many there are at first.
+        context: the consumer's, whose `threads` says how many there are at first.
         make_worker: makes a thread's worker.
         serve: waits for work and does it with a worker, or returns since the threads become fewer.
         wake_workers: wakes so many threads that wait for work, to look whether they are to end.
         monitor: looks after the workers until `stopping`, in the service's thread.
-        wake_monitor: ends its wait.
-        clock: for measuring.
-        on_failure: called when a thread ends by an error of qframe's own.
 
     Attributes:
+        awake: what the monitor waits for.
         workers: those of all threads; another list each time that one comes or goes.
         size: how many threads there are to be.
     """
 
     def __init__(
         self,
+        context: ConsumerContext,
         *,
-        name: str,
-        size: int,
         make_worker: Callable[[], WorkerT],
         serve: Callable[[WorkerT], None],
         wake_workers: Callable[[int], None],
         monitor: Callable[[], None],
-        wake_monitor: Callable[[], None],
-        clock: Clock,
-        on_failure: Callable[[str, BaseException], None],
     ) -> None:
-        super().__init__(name, on_failure)
+        super().__init__(context.name_of("pool"), context.fail)
         self._make_worker = make_worker
         self._serve_one = serve
         self._wake_workers = wake_workers
         self._monitor = monitor
-        self._wake_monitor = wake_monitor
-        self._clock = clock
+        self._clock = context.clock
+        self.awake: threading.Event = threading.Event()
         self._members_guard = threading.Lock()
         self._members: dict[WorkerT, threading.Thread] = {}
         self._numbers = count()
@@ -67,8 +60,8 @@ class WorkerThreads(Service, Generic[WorkerT]):
         self._started = self._ended = False
         self.workers: list[WorkerT] = []
         self.size: int = 0
-        self._own_size = size
-        self._add(size)
+        self._own_size = context.options.threads
+        self._add(self._own_size)
 
     @property
     def shrinking(self) -> bool:
@@ -88,7 +81,7 @@ class WorkerThreads(Service, Generic[WorkerT]):
 
     def wake(self) -> None:
         """Wakes the monitor."""
-        self._wake_monitor()
+        self.awake.set()
 
     def run(self) -> None:
         """Monitors."""

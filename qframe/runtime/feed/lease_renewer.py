@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 from qframe.clock import StepTimer
 from qframe.errors import StoreUnavailable, UnknownGroup
 from qframe.message import Delivery
 from qframe.runtime.context import ConsumerContext
+from qframe.runtime.feed.slots import Slots
 from qframe.runtime.flow.in_flight import InFlight
 from qframe.runtime.renewal import renewed_in_s
 from qframe.service import Service
@@ -36,14 +37,13 @@ class LeaseRenewer(Service):
         context: the consumer's.
         store: the store.
         in_flight: has the deliveries whose leases are renewed.
-        lease_ms: the length of a lease.
-        epochs: returns the epochs under which the slots are owned now.
+        slots: says under which epochs they are owned, and is told of a stream's lost deliveries
+            before `on_lost` is. A key's messages have several leases there: what follows a lost one
+            may be held still, here or by the store's reckoning, and under the same epoch it would
+            be handled first.
         sending: returns the deliveries that the settler is sending, or has tried to send: the store
             may have settled them already, so that they have no lease.
         on_lost: called with deliveries that this worker does not own any more.
-        on_stream_lost: called before that with the slots of a stream's lost deliveries. A key's
-            messages have several leases there: what follows a lost one may be held still, here or
-            by the store's reckoning, and under the same epoch it would be handled first.
     """
 
     def __init__(
@@ -52,21 +52,18 @@ class LeaseRenewer(Service):
         *,
         store: Pulling,
         in_flight: InFlight,
-        lease_ms: int,
-        epochs: Callable[[], Mapping[int, str]],
+        slots: Slots,
         sending: Callable[[], Iterable[Delivery]],
         on_lost: Callable[[list[Delivery]], None],
-        on_stream_lost: Callable[[set[int]], None],
     ) -> None:
         super().__init__(context.name_of("renewal"), context.fail)
         self._context = context
         self._store = store
         self._in_flight = in_flight
-        self._lease_ms = lease_ms
-        self._epochs = epochs
+        self._lease_ms = context.options.lease_ms
+        self._slots = slots
         self._sending = sending
         self._on_lost = on_lost
-        self._on_stream_lost = on_stream_lost
         self._clock = context.clock
         self._steps = StepTimer(context.clock)
         self.busy_s: Callable[[], float] = self._steps.busy_s
@@ -122,7 +119,7 @@ class LeaseRenewer(Service):
         """Renews the leases of these deliveries, once, and reports lost ones."""
         if not deliveries:
             return
-        epochs = self._epochs()
+        epochs = self._slots.epochs
         holds: dict[LeaseRef, list[Delivery]] = {}
         for one in deliveries:
             hold = LeaseRef(one.slot, epochs.get(one.slot, NO_EPOCH), one.subject, one.receipt)
@@ -158,7 +155,7 @@ class LeaseRenewer(Service):
                     if one in self._in_flight and (one.slot, one.subject) not in replaced
                 }  # fmt: skip
                 if slots:
-                    self._on_stream_lost(slots)
+                    self._slots.fenced(slots)
             self._on_lost(lost)
 
     def _pulled_meanwhile(self, lost: list[Delivery]) -> list[Delivery]:

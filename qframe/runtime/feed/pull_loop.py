@@ -10,7 +10,6 @@ from typing import Final, Protocol
 from qframe.clock import StepTimer
 from qframe.codec import new_token
 from qframe.errors import StoreUnavailable, UnknownGroup
-from qframe.options.consumer import ConsumerOptions
 from qframe.retry import Backoff
 from qframe.runtime.context import ConsumerContext
 from qframe.runtime.feed.ask_planner import AskPlanner
@@ -53,7 +52,6 @@ class PullLoop(Service):
         receiver: takes over what is pulled.
         in_flight: counts what is pulled.
         flow: says how much to pull, and when to ask again.
-        options: the consumer's.
 
     Attributes:
         idle: whether its last pull has found nothing more to pull.
@@ -70,7 +68,6 @@ class PullLoop(Service):
         receiver: PullReceiver,
         in_flight: InFlight,
         flow: AdmissionControl,
-        options: ConsumerOptions,
     ) -> None:
         super().__init__(context.name_of("pull"), context.fail)
         self._context = context
@@ -80,8 +77,8 @@ class PullLoop(Service):
         self._receiver = receiver
         self._in_flight = in_flight
         self._flow = flow
-        self._lease_ms = options.lease_ms
-        self._max_attempts = options.deliveries_at_most
+        self._lease_ms = context.options.lease_ms
+        self._max_attempts = context.options.deliveries_at_most
         self._is_kept = context.topic.history_ms > 0
         self._can_stand = bool(bell.address) and self._max_attempts > 1
         self._clock = context.clock

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import TypeGuard
 
 from qframe.errors import StoreUnavailable, UnknownGroup
@@ -10,6 +10,7 @@ from qframe.message import Delivery
 from qframe.outcomes import Settled, Verdict
 from qframe.retry import Backoff
 from qframe.runtime.context import ConsumerContext
+from qframe.runtime.feed.slots import Slots
 from qframe.runtime.flow.in_flight import InFlight
 from qframe.runtime.handler.meter import Meter
 from qframe.runtime.handler.retry_policy import Disposition, summary
@@ -33,8 +34,7 @@ class SettlementSender:
         context: the consumer's.
         store: the store.
         in_flight: from which settled deliveries are removed.
-        epochs: returns the epochs under which the slots are owned now.
-        on_settled: called, from the caller's thread, after each flush.
+        slots: says under which epochs they are owned; after each flush those that leave may.
         on_results: called with deliveries and what the store has said of each, if somebody waits
             for that; never with those that it has kept.
         meter: counts how messages end, if somebody wants to know.
@@ -51,8 +51,7 @@ class SettlementSender:
         *,
         store: Settling,
         in_flight: InFlight,
-        epochs: Callable[[], Mapping[int, str]],
-        on_settled: Callable[[], None],
+        slots: Slots,
         on_results: OnSettled | None = None,
         meter: Meter | None = None,
     ) -> None:
@@ -62,8 +61,7 @@ class SettlementSender:
         self._group = context.group
         self._store = store
         self._in_flight = in_flight
-        self._epochs = epochs
-        self._on_settled = on_settled
+        self._slots = slots
         self._on_results = on_results
         self._clock = context.clock
         self._meter = meter
@@ -132,7 +130,7 @@ class SettlementSender:
             if self._on_results is not None:
                 self._on_results(deliveries, results)
             self._report(len(batch), results.count(Settled.STALE))
-            self._on_settled()
+            self._slots.drain()
         self.sending = []
 
     def _results(self, batch: list[One]) -> list[Settled]:
@@ -179,7 +177,7 @@ class SettlementSender:
 
     def _ask(self, batch: list[One]) -> list[Settled]:
         """Sends a batch; returns the result of each."""
-        epochs = self._epochs()
+        epochs = self._slots.epochs
         if self._topic.history_ms:
             settlements = [self._noted(one, epochs) for one in batch]
             return self._store.settle(self._topic, self._group, settlements)

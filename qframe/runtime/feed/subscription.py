@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Final
 
 from qframe.errors import StoreUnavailable, UnknownGroup
-from qframe.options.consumer import ConsumerOptions
 from qframe.runtime.context import ConsumerContext
 from qframe.service import Service
 from qframe.stores.base import SubscribingStore
@@ -32,17 +31,15 @@ class Subscription(Service):
 
     Args:
         context: the consumer's; its group as the store knows it.
-        options: the consumer's.
         store: the store.
     """
 
-    def __init__(
-        self, context: ConsumerContext, *, options: ConsumerOptions, store: SubscribingStore
-    ) -> None:
+    def __init__(self, context: ConsumerContext, store: SubscribingStore) -> None:
         super().__init__(context.name_of("subscription"), context.fail)
         self._context = context
         self._topic = context.topic
         self._group = context.group
+        options = context.options
         self._start_at = options.start
         self._max_parked = options.parked_at_most
         self._store = store

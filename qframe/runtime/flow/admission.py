@@ -8,7 +8,6 @@ from functools import partial
 from typing import Final
 
 from qframe.message import Delivery
-from qframe.options.consumer import ConsumerOptions
 from qframe.options.flow import RateLimit
 from qframe.runtime.context import ConsumerContext
 from qframe.runtime.demand import Demand
@@ -38,29 +37,29 @@ class AdmissionControl:
 
     Args:
         context: the consumer's.
-        options: the consumer's.
         store: has the rate that workers of a group share.
         in_flight: what is in flight.
         give_back: gives back the deliveries that no handler has begun.
         wake: makes the pull loop ask again.
+        demand: how many messages the user of a pull wants, if that is known.
 
     Attributes:
         gate: the check, if there is one: returns 0 if a delivery may begin, else after how long to
             ask again.
         again_s: after there was no room, how long to wait before asking again.
-        demand: how many messages the user of a pull wants, if that is known.
     """
 
     def __init__(
         self,
         context: ConsumerContext,
         *,
-        options: ConsumerOptions,
         store: Controls,
         in_flight: InFlight,
         give_back: Callable[[], object],
         wake: Callable[[], None],
+        demand: Demand | None = None,
     ) -> None:
+        options = context.options
         self._in_flight = in_flight
         self._own_limit = options.rate_limit
         self._give_back = give_back
@@ -82,7 +81,9 @@ class AdmissionControl:
         self._limited_since_s: float | None = None
         self.again_s: float = LONGEST_SLEEP_S
         self.gate: Callable[[Delivery], float] | None = None
-        self.demand: Demand | None = None
+        self._demand = demand
+        if demand is not None:
+            demand.serve(wake)
         self._limit_to(self._own_limit)
 
     # From any thread.
@@ -188,7 +189,7 @@ class AdmissionControl:
         """How many messages to pull now; where it is 0, `again_s` says when to ask again."""
         if not (at_most := self.allowed(at_most)):
             return 0
-        if (demand := self.demand) is not None and not (at_most := min(at_most, demand.room())):
+        if (demand := self._demand) is not None and not (at_most := min(at_most, demand.room())):
             self.again_s = LONGEST_SLEEP_S
             return 0
         room = self._slow_start.room(self._in_flight, self._in_flight.room(at_most))
@@ -229,13 +230,13 @@ class AdmissionControl:
         It has not just begun, so that a message that ends it takes few others along.
         """
         is_free = self.gate is None and not self._paused and not self._slow_start.ramping_up
-        return is_free and self.demand is None and self._in_flight.may_expect(slots)
+        return is_free and self._demand is None and self._in_flight.may_expect(slots)
 
     def note(self, deliveries: list[Delivery]) -> None:
         """Notes what was pulled."""
         self._slow_start.note(deliveries)
-        if self.demand is not None:
-            self.demand.pulled()
+        if self._demand is not None:
+            self._demand.pulled()
 
     def ends(self) -> None:
         """Notes that nothing is pulled any more."""
@@ -243,8 +244,8 @@ class AdmissionControl:
 
     def rests(self) -> None:
         """Notes that all slots are quiet."""
-        if self.demand is not None:
-            self.demand.rests()
+        if self._demand is not None:
+            self._demand.rests()
 
     @property
     def ready(self) -> int:

@@ -8,7 +8,6 @@ from typing import Any, Final
 from qframe.errors import Forgotten, NotSupported, WorkerLost
 from qframe.hooks import check_result
 from qframe.message import Delivery, Message
-from qframe.options.consumer import ConsumerOptions
 from qframe.outcomes import Verdict
 from qframe.retry import Backoff, NeedRetry
 from qframe.runtime.context import ConsumerContext
@@ -23,19 +22,15 @@ class FailureHandler:
     """Turns a message and its error into a disposition, and emits the events.
 
     Args:
-        context, options: the consumer's.
+        context: the consumer's.
         on_failed: called with a delivery and how its handling has failed, before it ends.
     """
 
     def __init__(
-        self,
-        context: ConsumerContext,
-        *,
-        options: ConsumerOptions,
-        on_failed: Callable[[Delivery, BaseException], None],
+        self, context: ConsumerContext, on_failed: Callable[[Delivery, BaseException], None]
     ) -> None:
         self._context = context
-        self._options = options
+        self._options = context.options
         self._on_failed = on_failed
 
     def disposition_of(self, message: Attempt, error: BaseException) -> Disposition:

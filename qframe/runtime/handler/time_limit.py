@@ -20,14 +20,14 @@ class TimeLimit:
 
     Args:
         context: the consumer's.
-        seconds: the limit; None for no limit.
         is_measured: whether only the time inside the handler counts, not all since the start.
+
+    Attributes:
+        seconds: the limit; None for no limit.
     """
 
-    def __init__(
-        self, context: ConsumerContext, seconds: float | None, *, is_measured: bool = False
-    ) -> None:
-        self.seconds = seconds
+    def __init__(self, context: ConsumerContext, *, is_measured: bool = False) -> None:
+        self.seconds: float | None = context.options.timeout
         self._context = context
         self._clock = context.clock
         self._until_s: dict[Attempt, float] = {}

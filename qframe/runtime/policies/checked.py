@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import random
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Any, Final
 
-from qframe.clock import Clock
 from qframe.errors import CheckerUnavailable, EffectConflict
-from qframe.events import Events
 from qframe.idempotency.base import Checker, Claim, Scope, State, Tokens
 from qframe.idempotency.sweep import EffectSweeper
+from qframe.runtime.context import ConsumerContext
 from qframe.runtime.handler.attempt import Attempt
 from qframe.runtime.policies.base import EffectPolicy, Sorting
 from qframe.runtime.policies.claims import ClaimRenewal
@@ -27,41 +26,26 @@ class CheckerPolicy(EffectPolicy):
     """Claims effects before a handler is called, and finishes them after.
 
     Args:
-        checker: the consumer's.
-        scope: whose effects.
-        lease_ms: how long a claim lasts.
-        events: told of what becomes of claims.
-        clock: for their renewal.
-        on_failure: called when a part ends by an error.
+        context: the consumer's.
+        checker: its checker.
+        scope: of its effects.
     """
 
     blocks = True
 
-    def __init__(
-        self,
-        checker: Checker,
-        *,
-        scope: Scope,
-        lease_ms: int,
-        events: Events,
-        clock: Clock,
-        on_failure: Callable[[str, BaseException], None],
-    ) -> None:
+    def __init__(self, context: ConsumerContext, checker: Checker, scope: Scope) -> None:
+        self._context = context
         self._checker = checker
         self._scope = scope
-        self._lease_ms = lease_ms
-        self._events = events
+        self._lease_ms = context.options.lease_ms
         self._tokens = Tokens()
         self.in_loop: bool = is_in_loop(checker)
         # Threads take turns by runs, not by messages: to hand a turn over costs as much as one.
         self.turns: threading.Lock | None = None
-        self._claims = ClaimRenewal(
-            checker=checker, scope=scope, lease_ms=lease_ms, events=events, clock=clock,
-            on_failure=on_failure,
-        )  # fmt: skip
+        self._claims = ClaimRenewal(context, checker, scope)
         self._sweeper = EffectSweeper(
-            f"qframe.effects.{scope.topic}.{scope.group}", checker,
-            on_trouble=self._tell_trouble, on_failure=on_failure,
+            context.name_of("effects"), checker,
+            on_trouble=self._tell_trouble, on_failure=context.fail,
         )  # fmt: skip
 
     def start(self) -> None:
@@ -171,25 +155,18 @@ class CheckerPolicy(EffectPolicy):
             self._tell_trouble(why)
 
     def _tell_trouble(self, why: CheckerUnavailable) -> None:
-        if self._events:
-            name = "effect.conflict" if isinstance(why, EffectConflict) else "checker.unavailable"
-            self._events.emit(
-                name, topic=self._scope.topic, group=self._scope.group, error=str(why),
-                part=self._checker.shown,
-            )  # fmt: skip
+        name = "effect.conflict" if isinstance(why, EffectConflict) else "checker.unavailable"
+        self._context.emit(name, error=str(why), part=self._checker.shown)
 
     def _tell_all(self, name: str, unit: Iterable[Attempt]) -> None:
-        if self._events:
+        if self._context.events:
             for attempt in unit:
                 self._tell(name, attempt)
 
     def _tell(self, name: str, attempt: Attempt) -> None:
-        if self._events:
+        if self._context.events:
             it = attempt.delivery
-            self._events.emit(
-                name, topic=self._scope.topic, group=self._scope.group, id=it.id, key=it.key,
-                attempt=it.attempt,
-            )  # fmt: skip
+            self._context.emit(name, id=it.id, key=it.key, attempt=it.attempt)
 
 
 def _mine(unit: list[Attempt]) -> list[Claim]:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from contextlib import suppress
 from typing import Any, Final
 
-from qframe.clock import Clock
 from qframe.errors import CheckerUnavailable
-from qframe.events import Events
 from qframe.idempotency.base import Checker, Claim, Scope
+from qframe.runtime.context import ConsumerContext
 from qframe.runtime.renewal import renewed_in_s
 from qframe.service import Service
 
@@ -21,30 +20,18 @@ class ClaimRenewal(Service):
     """Renews the claims that messages hold; releases those given up.
 
     Args:
+        context: the consumer's.
         checker: whose claims.
-        scope: the consumer's.
-        lease_ms: the length of a lease.
-        events: told of claims that have passed.
-        clock: for when they are renewed.
-        on_failure: called when it ends by an error.
+        scope: of the consumer's effects.
     """
 
-    def __init__(
-        self,
-        *,
-        checker: Checker,
-        scope: Scope,
-        lease_ms: int,
-        events: Events,
-        clock: Clock,
-        on_failure: Callable[[str, BaseException], None],
-    ) -> None:
-        super().__init__(f"qframe.claims.{scope.topic}.{scope.group}", on_failure)
+    def __init__(self, context: ConsumerContext, checker: Checker, scope: Scope) -> None:
+        super().__init__(context.name_of("claims"), context.fail)
+        self._context = context
         self._checker = checker
         self._scope = scope
-        self._lease_ms = lease_ms
-        self._events = events
-        self._clock = clock
+        self._lease_ms = context.options.lease_ms
+        self._clock = context.clock
         self._awake = threading.Event()
         self._claims: set[Claim] = set()
         self._leaving: list[Claim] = []
@@ -138,9 +125,6 @@ class ClaimRenewal(Service):
                 if not kept and claim in self._claims
             ]  # fmt: skip
             self._claims.difference_update(passed)
-        if passed and self._events:
-            self._events.emit(
-                "effect.passed", topic=self._scope.topic, group=self._scope.group,
-                count=len(passed),
-            )  # fmt: skip
+        if passed:
+            self._context.emit("effect.passed", count=len(passed))
         return True

@@ -10,9 +10,9 @@ from contextlib import suppress
 from itertools import islice
 from typing import Final
 
-from qframe.events import Events
 from qframe.message import Delivery
 from qframe.outcomes import Settled
+from qframe.runtime.context import ConsumerContext
 from qframe.runtime.handler.attempt import Attempt
 from qframe.runtime.policies.base import EffectPolicy, Sorting
 from qframe.tags import Matches
@@ -43,11 +43,9 @@ class SettleFirst(EffectPolicy):
     given to another worker before.
 
     Args:
-        topic: the topic's name.
-        group: the group.
+        context: the consumer's.
         settle_now: settles deliveries, in the caller's thread.
         matches: whether a message with these headers is wanted, where that is asked here.
-        events: told of what was not wanted.
     """
 
     blocks = True
@@ -56,17 +54,14 @@ class SettleFirst(EffectPolicy):
 
     def __init__(
         self,
+        context: ConsumerContext,
         *,
-        topic: str,
-        group: str,
         settle_now: Callable[[list[Delivery]], list[Settled]],
         matches: Matches | None,
-        events: Events,
     ) -> None:
-        self._where = {"topic": topic, "group": group}
+        self._context = context
         self._settle_now = settle_now
         self._matches = matches
-        self._events = events
         self._requests: deque[SettleRequest] = deque()
         self._asking = threading.Lock()
         self.settled: set[Delivery] = set()
@@ -105,8 +100,8 @@ class SettleFirst(EffectPolicy):
             skipped = 0
             for attempt, result in zip(fresh, self._settle_together(deliveries), strict=True):
                 skipped += self._sort(attempt, result, sorting)
-            if skipped and self._events:
-                self._events.emit("delivery.skipped", count=skipped, **self._where)
+            if skipped:
+                self._context.emit("delivery.skipped", count=skipped)
         return sorting
 
     def _sort(self, attempt: Attempt, result: Settled, sorting: Sorting) -> bool:
