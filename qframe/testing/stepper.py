@@ -5,10 +5,8 @@ from __future__ import annotations
 import math
 from typing import Final
 
-from qframe.clock import Clock
 from qframe.codec import new_token
 from qframe.message import Delivery
-from qframe.options.consumer import ConsumerOptions
 from qframe.runtime.consume.consumer import Consumer
 from qframe.runtime.policies.checked import CheckerPolicy
 from qframe.runtime.process.live_settings import LiveSettings
@@ -17,7 +15,6 @@ from qframe.stores.types import PullRequest, PullTerms
 from qframe.testing.crashes import Point, WorkerLife
 from qframe.testing.inline import SteppedExecutor
 from qframe.testing.settling import DirectSettler
-from qframe.topic import Topic
 
 EVERYTHING: Final = 1_000_000
 
@@ -29,13 +26,10 @@ class Stepper:
     that message alone.
 
     Args:
-        topic: the topic.
-        options: its own.
         consumer: the consumer; `executor` and `settler` are its own.
         executor: where its messages wait.
         settler: what tells the store.
         store: the store.
-        clock: for receipts.
         life: the worker's.
         settings: applies what is set for the group.
 
@@ -45,24 +39,21 @@ class Stepper:
 
     def __init__(
         self,
-        *,
-        topic: Topic,
-        options: ConsumerOptions,
         consumer: Consumer,
+        *,
         executor: SteppedExecutor,
         settler: DirectSettler,
         store: Store,
-        clock: Clock,
         life: WorkerLife,
         settings: LiveSettings,
     ) -> None:
-        self._topic = topic
-        self._options = options
+        self._topic = consumer.context.topic
+        self._options = consumer.context.options
+        self._clock = consumer.context.clock
         self._consumer = consumer
         self._executor = executor
         self._settler = settler
         self._store = store
-        self._clock = clock
         self._life = life
         self._settings = settings
         self._turn = 0

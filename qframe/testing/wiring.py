@@ -194,8 +194,7 @@ class Wiring:
         self._store.subscribe(topic, group, options.start, max_parked=options.parked_at_most)
         running.join()
         return Stepper(
-            topic=topic, options=options, consumer=running, executor=executors[0],
-            settler=settlers[0], store=self._store, clock=self._clock, life=life,
+            running, executor=executors[0], settler=settlers[0], store=self._store, life=life,
             settings=LiveSettings(running, self._app.events),
         )  # fmt: skip
 

@@ -85,7 +85,7 @@ class Consumer:
     ) -> None:
         # Each part is made of parts above it, and of methods of the consumer, which none of them
         # calls before `start`. One circle is closed at the end: `in_hand.connect`.
-        self._context = context
+        self.context: ConsumerContext = context
         self.topic: str = context.topic.name
         self.group: str = context.group
         self._coordinator = coordinator
@@ -310,7 +310,7 @@ class Consumer:
 
     def report(self, *, with_stacks: bool = False) -> ConsumerReport:
         """The facts that stand here alone; on request, where its handlers are in their code."""
-        options, limit, breaker = self._context.options, self.flow.limit, self.flow.breaker
+        options, limit, breaker = self.context.options, self.flow.limit, self.flow.breaker
         tags = options.tags
         return ConsumerReport(
             max_attempts=options.max_attempts,
@@ -338,7 +338,7 @@ class Consumer:
         self._order.forget(lost)
         self._in_hand.free([attempt.delivery for attempt in waiting])
         self.executor.cancel_lost()
-        self._context.emit("delivery.cancelled", count=len(lost))
+        self.context.emit("delivery.cancelled", count=len(lost))
         self.slots.drain()
 
     def _being_settled(self) -> list[Delivery]:
