@@ -98,11 +98,11 @@ class Assembly(msgspec.Struct, frozen=True, kw_only=True):
 
     def worker(self, worker_id: str) -> Worker:
         """Makes a worker; its consumers are joined to a coordinator of its own."""
-        served = [consumer for consumer in self.consumers if consumer.is_served]
-        topics = [self.catalog.resolve(consumer.topic) for consumer in served]
+        served = [spec for spec in self.consumers if spec.is_served]
+        topics = [self.catalog.resolve(spec.topic) for spec in served]
         for each in self.declared:
             self.catalog.resolve(each.topic)  # one that nobody has declared is told of at once
-        specs = [self.hooked(consumer) for consumer in served]
+        specs = [self.hooked(spec) for spec in served]
         stop_request = StopRequest(self.events)
         fail = stop_request.fail
         coordinator = self.open_coordinator(fail)
@@ -142,23 +142,23 @@ class Assembly(msgspec.Struct, frozen=True, kw_only=True):
         """Whether its workers lead the schedules."""
         return leads_schedules(self.settings, self.declared)
 
-    def hooked(self, consumer: ConsumerSpec) -> ConsumerSpec:
+    def hooked(self, spec: ConsumerSpec) -> ConsumerSpec:
         """A consumer whose handler calls its middleware, the app's around its own.
 
         Raises:
             BadOption: if its handler is a plain function, and a hook is async.
         """
-        middleware = (*self.middleware, *consumer.options.middleware)
-        if consumer.is_pulled or not middleware:
-            return consumer
-        if not consumer.is_async:
-            check_hooks(consumer.function, middleware)
-        handler: Any = consumer.handler
+        middleware = (*self.middleware, *spec.options.middleware)
+        if spec.is_pulled or not middleware:
+            return spec
+        if not spec.is_async:
+            check_hooks(spec.function, middleware)
+        handler: Any = spec.handler
         handler = hooked(
-            handler, middleware, is_async=consumer.is_async, events=self.events,
+            handler, middleware, is_async=spec.is_async, events=self.events,
             clock=self.clock,
         )  # fmt: skip
-        return msgspec.structs.replace(consumer, handler=handler)
+        return msgspec.structs.replace(spec, handler=handler)
 
     def consumer(
         self,
@@ -226,21 +226,19 @@ class Assembly(msgspec.Struct, frozen=True, kw_only=True):
         )  # fmt: skip
 
 
-def traced(consumer: ConsumerSpec, tracing: Tracing, topic: str, group: str) -> ConsumerSpec:
+def traced(spec: ConsumerSpec, tracing: Tracing, topic: str, group: str) -> ConsumerSpec:
     """A consumer with a span around each call of its handler, if it has one, and its `on_dead`."""
-    on_dead = tracing.around_on_dead(consumer.options.on_dead, topic=topic, group=group)
-    options = replace(consumer.options, on_dead=on_dead)
-    handler = consumer.handler
-    if not consumer.is_pulled:
-        handler = tracing.around_handler(
-            handler, topic=topic, group=group, is_async=consumer.is_async
-        )
-    return msgspec.structs.replace(consumer, handler=handler, options=options)
+    on_dead = tracing.around_on_dead(spec.options.on_dead, topic=topic, group=group)
+    options = replace(spec.options, on_dead=on_dead)
+    handler = spec.handler
+    if not spec.is_pulled:
+        handler = tracing.around_handler(handler, topic=topic, group=group, is_async=spec.is_async)
+    return msgspec.structs.replace(spec, handler=handler, options=options)
 
 
-def measured(consumer: ConsumerSpec, meter: ConsumerMeter) -> ConsumerSpec:
+def measured(spec: ConsumerSpec, meter: ConsumerMeter) -> ConsumerSpec:
     """A consumer whose handler is measured at each call, where no executor measures its runs."""
-    if consumer.is_pulled or not (consumer.is_async or consumer.options.batch):
-        return consumer
-    handler = meter.around(consumer.handler, is_async=consumer.is_async)
-    return msgspec.structs.replace(consumer, handler=handler)
+    if spec.is_pulled or not (spec.is_async or spec.options.batch):
+        return spec
+    handler = meter.around(spec.handler, is_async=spec.is_async)
+    return msgspec.structs.replace(spec, handler=handler)

@@ -125,7 +125,7 @@ class Pull:
     ) -> None:
         of_consumer: dict[str, Any] = dict(options)
         self._timeout_s = _seconds(of_consumer.pop("timeout", None))
-        self._consumer = _consumer(topic, group, of_consumer, on_settled, demand)
+        self._spec = _spec_of(topic, group, of_consumer, on_settled, demand)
         self._make_assembly = make_assembly
         self._open_coordinator = open_coordinator
         self._pulls = pulls
@@ -156,7 +156,7 @@ class Pull:
         self._pulls.add(self)
         try:
             self._worker = worker = self._make_worker()
-            name = f"qframe.pulling.{self._consumer.topic_name}.{self._consumer.group}"
+            name = f"qframe.pulling.{self._spec.topic_name}.{self._spec.group}"
             self._thread = threading.Thread(
                 target=self._serve, args=(worker,), name=name, daemon=True
             )
@@ -273,7 +273,7 @@ class Pull:
     def _buffer(self) -> PullBuffer:
         if self._is_parents:
             why = "it was opened before a fork, and its threads stayed in the parent"
-            raise BadOption("pull", self._consumer.topic_name, why, "open one in the child")
+            raise BadOption("pull", self._spec.topic_name, why, "open one in the child")
         if self._worker is None:
             raise BadOption("pull", "outside its block", "it is not open", _IN_A_WITH)
         return cast("PullBuffer", self._worker.consumers[0].executor)
@@ -282,7 +282,7 @@ class Pull:
         assembly = self._make_assembly(self._join)
         settings = replace(assembly.settings, grace=0.0)
         alone = msgspec.structs.replace(
-            assembly, consumers=[self._consumer], outboxes=(), settings=settings
+            assembly, consumers=[self._spec], outboxes=(), settings=settings
         )
         return alone.worker(self._worker_id)
 
@@ -321,7 +321,7 @@ class _Loop:
         return message
 
 
-def _consumer(
+def _spec_of(
     topic: Topic | str, group: str, options: dict[str, Any], on_settled: OnSettled | None,
     demand: Demand | None,
 ) -> ConsumerSpec:  # fmt: skip
