@@ -44,6 +44,9 @@ class AdmissionControl:
         demand: how many messages the user of a pull wants, if that is known.
 
     Attributes:
+        paused: whether `pause` has paused it.
+        limit: the rate limit in force, if any.
+        breaker: the circuit breaker, if there is one.
         gate: the check, if there is one: returns 0 if a delivery may begin, else after how long to
             ask again.
         again_s: after there was no room, how long to wait before asking again.
@@ -67,13 +70,13 @@ class AdmissionControl:
         self._context = context
         self._slow_start = SlowStart(context.clock)
         self._guard = threading.Lock()
-        self._paused = False
-        self._limit: RateLimit | None = None
+        self.paused: bool = False
+        self.limit: RateLimit | None = None
         self._bucket: TokenBucket | None = None
         self._make_bucket = partial(bucket_for, context=context, store=store, wake=wake)
-        self._breaker: CircuitBreaker | None = None
+        self.breaker: CircuitBreaker | None = None
         if options.breaker is not None:
-            self._breaker = CircuitBreaker(context, options.breaker, in_flight=in_flight, wake=wake)
+            self.breaker = CircuitBreaker(context, options.breaker, in_flight=in_flight, wake=wake)
         self._ready: set[Delivery] = set()
         self._held_keys: frozenset[str] = frozenset()
         self._starved = False
@@ -89,14 +92,9 @@ class AdmissionControl:
     # From any thread.
 
     @property
-    def paused(self) -> bool:
-        """Whether `pause` has paused it."""
-        return self._paused
-
-    @property
     def seeks(self) -> bool:
         """Whether its breaker is open: a loop that only pulls for a probe is never all quiet."""
-        return self._breaker is not None and not self._breaker.closed
+        return self.breaker is not None and not self.breaker.closed
 
     @property
     def limited_s(self) -> float:
@@ -107,19 +105,9 @@ class AdmissionControl:
         return self._limited_s + self._context.clock.monotonic_s() - since_s
 
     @property
-    def limit(self) -> RateLimit | None:
-        """The rate limit in force, if any."""
-        return self._limit
-
-    @property
     def limited(self) -> bool:
         """Whether messages wait for the rate limit."""
         return self._bucket is not None and self._starved
-
-    @property
-    def breaker(self) -> CircuitBreaker | None:
-        """The circuit breaker, if there is one."""
-        return self._breaker
 
     def pause(self) -> None:
         """Pulls nothing until `resume`, and gives back what no handler has begun."""
@@ -157,26 +145,26 @@ class AdmissionControl:
         if rate is not None:
             own = RateLimit(rate) if own is None else own.at(rate)
         with self._guard:
-            if own == self._limit:
+            if own == self.limit:
                 return
             self._limit_to(own)
         self._wake()
 
     def _pause(self, paused: bool, event: str) -> None:
         with self._guard:
-            changed = self._paused is not paused
-            self._paused = paused
+            changed = self.paused is not paused
+            self.paused = paused
         if changed:
             self._context.emit(event)
             self._wake()
 
     def _limit_to(self, limit: RateLimit | None) -> None:
-        self._limit = limit
+        self.limit = limit
         self._bucket = None if limit is None else self._make_bucket(limit)
         self._choose_gate()
 
     def _choose_gate(self) -> None:
-        is_free = self._bucket is None and self._breaker is None and not self._held_keys
+        is_free = self._bucket is None and self.breaker is None and not self._held_keys
         self.gate = None if is_free else self._admit
 
     # For the pull loop.
@@ -202,12 +190,12 @@ class AdmissionControl:
 
     def allowed(self, at_most: int) -> int:
         """How many may be pulled by pause, breaker and rate, whatever is in flight."""
-        if self._paused:
+        if self.paused:
             self._note_limit(False)
             self._give_back()
             self.again_s = LONGEST_SLEEP_S
             return 0
-        if (breaker := self._breaker) is not None and not breaker.closed:
+        if (breaker := self.breaker) is not None and not breaker.closed:
             if not breaker.probing:
                 self._give_back()
             at_most = breaker.sought()
@@ -229,7 +217,7 @@ class AdmissionControl:
 
         It has not just begun, so that a message that ends it takes few others along.
         """
-        is_free = self.gate is None and not self._paused and not self._slow_start.ramping_up
+        is_free = self.gate is None and not self.paused and not self._slow_start.ramping_up
         return is_free and self._demand is None and self._in_flight.may_expect(slots)
 
     def note(self, deliveries: list[Delivery]) -> None:
@@ -294,7 +282,7 @@ class AdmissionControl:
 
     def laid_aside(self) -> None:
         """Has the pull loop give back what waits in an executor, where it is paused."""
-        if self._paused:
+        if self.paused:
             self._wake()
 
     def parked(self, deliveries: Iterable[Delivery]) -> None:
@@ -303,21 +291,21 @@ class AdmissionControl:
 
     def succeeded(self, deliveries: Iterable[Delivery]) -> None:
         """Notes messages that were handled."""
-        if self._breaker is not None:
+        if self.breaker is not None:
             for delivery in deliveries:
-                self._breaker.succeeded(delivery)
+                self.breaker.succeeded(delivery)
 
     def failed(self, delivery: Delivery, error: BaseException) -> None:
         """Notes the error of a handler."""
-        if self._breaker is not None:
-            self._breaker.failed(delivery, error)
+        if self.breaker is not None:
+            self.breaker.failed(delivery, error)
 
     def _admit(self, delivery: Delivery) -> float:
         """Takes a message's token: 0 if it may begin, else after how long to ask again."""
         if delivery.key in self._held_keys:
             self._ready.discard(delivery)  # its token is for another
             return HELD_BACK_S
-        if (breaker := self._breaker) is not None and not breaker.begins(delivery):
+        if (breaker := self.breaker) is not None and not breaker.begins(delivery):
             self._wake()
             return PARKED_S
         if (bucket := self._bucket) is not None:

@@ -34,6 +34,7 @@ class CircuitBreaker:
         wake: makes the pull loop ask again.
 
     Attributes:
+        failures: how many handlers in a row have failed.
         closed: whether messages flow.
         again_s: while they do not, when to look again.
     """
@@ -52,7 +53,7 @@ class CircuitBreaker:
         self._wake = wake
         self._clock = context.clock
         self._guard = threading.Lock()
-        self._failures = 0
+        self.failures: int = 0
         self._pause_ms = 0
         self._until_s = 0.0
         self._sought = 0
@@ -62,11 +63,6 @@ class CircuitBreaker:
         self.again_s: float = LOOK_EVERY_S
 
     # For those who ask, from any thread.
-
-    @property
-    def failures(self) -> int:
-        """How many handlers in a row have failed."""
-        return self._failures
 
     @property
     def pause_ms(self) -> int | None:
@@ -92,12 +88,12 @@ class CircuitBreaker:
             return
         with self._guard:
             if self.closed:
-                self._failures += 1
-                if self._failures < self._breaker.failures:
+                self.failures += 1
+                if self.failures < self._breaker.failures:
                     return
                 self._pause_ms = self._breaker.pause_ms
             elif delivery is self._probe:
-                self._failures += 1
+                self.failures += 1
                 self._pause_ms = min(self._breaker.longest_ms, self._pause_ms * 2)
             else:
                 return
@@ -105,18 +101,18 @@ class CircuitBreaker:
             self._probe = None
             self._sought = 0
             self._until_s = self._clock.monotonic_s() + self._pause_ms / 1000
-            facts = {"failures": self._failures, "pause_s": self._pause_ms / 1000}
+            facts = {"failures": self.failures, "pause_s": self._pause_ms / 1000}
         self._context.emit("consumer.tripped", error=error, **facts)
         self._wake()
 
     def succeeded(self, delivery: Delivery) -> None:
         """Notes that a message was handled."""
-        if not self._failures:
+        if not self.failures:
             return
         with self._guard:
             if not self.closed and delivery is not self._probe:
                 return
-            self._failures = 0
+            self.failures = 0
             if self.closed:
                 return
             self.closed = True
