@@ -221,8 +221,8 @@ GUARDS: Final = [
     Mutant(
         "a stop waits further for a handler whose message was settled first",
         "runtime/consume/consumer.py",
-        "        settled = () if self._first is None else self._first.settled.copy()\n",
-        "        settled = ()\n",
+        "        settled = self._sender.holds | self.policy.settled.copy()\n",
+        "        settled = self._sender.holds\n",
         "tests/integration/consumers/test_at_most_once.py -k outlasts_the_grace",
     ),
     Mutant(

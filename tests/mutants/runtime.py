@@ -347,8 +347,8 @@ RUNTIME: Final = [
     Mutant(
         "a renewal is not told what is settled first and not answered",
         "runtime/consume/consumer.py",
-        "*(first.asked if first else ())",
-        "*(first.settled if first else ())",
+        "*self.policy.asked]",
+        "*self.policy.settled]",
         "tests/integration/consumers/test_at_most_once.py -k lost_by_a_renewal",
     ),
     Mutant(

@@ -41,7 +41,6 @@ from qframe.runtime.handler.spec import ConsumerSpec
 from qframe.runtime.handler.time_limit import TimeLimit
 from qframe.runtime.policies.base import EffectPolicy
 from qframe.runtime.policies.marks import Marks
-from qframe.runtime.policies.settle_first import SettleFirst
 from qframe.service import ServiceLoop
 from qframe.stores.base import Store
 from qframe.tags import AllOf
@@ -114,15 +113,13 @@ class Consumer:
             in_flight=self.in_flight, flow=self.flow,
         )  # fmt: skip
         self.policy: EffectPolicy = make_policy(self.settler.settle_now)
-        self._first = first = self.policy if isinstance(self.policy, SettleFirst) else None
         self.renewal: LeaseRenewer = LeaseRenewer(
             context, store=store, in_flight=self.in_flight, slots=self.slots, on_lost=self.lose,
-            sending=lambda: [*self._sender.holds, *(first.asked if first else ())],
+            sending=lambda: [*self._sender.holds, *self.policy.asked],
         )  # fmt: skip
         self._order, batches = order_of(
-            context, self.in_flight, self.settler.put,
-            filters_first=first is not None and first.filters,
-        )  # fmt: skip
+            context, self.in_flight, self.settler.put, filters_first=self.policy.filters
+        )
         self._acks = ManualAcks(lambda one: self.settler.put(partial(users.leaked, one)))
         self._in_hand = in_hand = AttemptsInHand(
             context, policy=self.policy, order=self._order, flow=self.flow,
@@ -238,7 +235,7 @@ class Consumer:
 
     def give_back(self, slots: Collection[int] | None = None) -> list[Delivery]:
         """Gives back, uncounted, what no handler has in hand, of all slots or of these."""
-        settled: Collection[Delivery] = () if self._first is None else self._first.settled
+        settled = self.policy.settled
 
         def wanted(one: Delivery) -> bool:
             return (slots is None or one.slot in slots) and one not in settled
@@ -270,8 +267,8 @@ class Consumer:
             attempt.lose()
         self._order.release(released)
         self.give_back()  # what had to stay before something in hand
-        if self._first is not None:  # what is settled and has not reached a handler is lost
-            for attempt in self.executor.withdraw(self._first.settled.__contains__):
+        if self.policy.settles_first:  # what is settled and has not reached a handler is lost
+            for attempt in self.executor.withdraw(self.policy.settled.__contains__):
                 attempt.cancel()
                 self._in_hand.free([attempt.delivery])
         if not self.policy.blocks:
@@ -289,7 +286,8 @@ class Consumer:
 
     def is_settled(self) -> bool:
         """Whether nothing in flight has still to be settled, once all is given back."""
-        return not self.settler.alive or self.in_flight.deliveries <= set(self._being_settled())
+        settled = self._sender.holds | self.policy.settled.copy()
+        return not self.settler.alive or self.in_flight.deliveries <= settled
 
     def is_done(self, *, drained: bool) -> bool:
         """Whether it is paused, or nothing is due, in doing, tried again, or (drained) waits.
@@ -340,8 +338,3 @@ class Consumer:
         self.executor.cancel_lost()
         self.context.emit("delivery.cancelled", count=len(lost))
         self.slots.drain()
-
-    def _being_settled(self) -> list[Delivery]:
-        """Deliveries in flight that the store may have settled already."""
-        settled = () if self._first is None else self._first.settled.copy()
-        return [*self._sender.holds, *settled]

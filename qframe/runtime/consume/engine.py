@@ -18,7 +18,6 @@ from qframe.runtime.handler.attempt import Attempt
 from qframe.runtime.handler.binding import Handler
 from qframe.runtime.policies.base import EffectPolicy
 from qframe.runtime.policies.direct import Direct
-from qframe.runtime.policies.settle_first import SettleFirst
 
 TURN_S: Final = 1.0
 
@@ -66,7 +65,6 @@ class Engine:
         self._in_flight, self._slots = in_hand.in_flight, in_hand.slots
         self._starter, self._finisher = starter, finisher
         self._is_direct = isinstance(policy, Direct)
-        self._first = policy if isinstance(policy, SettleFirst) else None
         self._asks_in_runs = policy.blocks and not policy.is_joint
         self.begin = starter.begin
         self.begins_in_s = starter.begins_in_s
@@ -80,7 +78,7 @@ class Engine:
     @property
     def has_long_runs(self) -> bool:
         """Whether a checker is asked, whose runs take turns, or cost a call, or a hand-over."""
-        return self._policy.blocks and self._first is None
+        return self._policy.blocks and not self._policy.settles_first
 
     # In threads, one by one.
 
@@ -142,7 +140,7 @@ class Engine:
             worker.handled += 1
 
     def _run(self, worker: RunWorker) -> None:
-        if len(worker.run) > 1 and not (self._first and self._flow.gate):
+        if len(worker.run) > 1 and not (self._policy.settles_first and self._flow.gate):
             self._prepare(worker)
         while True:
             try:

@@ -15,7 +15,6 @@ from qframe.runtime.handler.attempt import Attempt, AttemptState
 from qframe.runtime.handler.retry_policy import Disposition
 from qframe.runtime.order.base import Order
 from qframe.runtime.policies.base import EffectPolicy
-from qframe.runtime.policies.settle_first import SettleFirst
 
 
 class AttemptsInHand:
@@ -44,7 +43,7 @@ class AttemptsInHand:
     ) -> None:
         self._auto_ack = context.options.auto_ack
         self._policy = policy
-        self._first = policy if isinstance(policy, SettleFirst) else None
+        self._settles_first = policy.settles_first
         self._order, self._flow = order, flow
         self.in_flight: InFlight = in_flight
         self.slots: Slots = slots
@@ -66,7 +65,7 @@ class AttemptsInHand:
         """Whether nobody else can have an attempt yet, as far as this worker knows."""
         if attempt.cancelled and not attempt.overdue:
             return False
-        if self._first is not None or not self._policy.blocks:
+        if self._settles_first or not self._policy.blocks:
             return True
         return self.slots.certain() and attempt.delivery in self.in_flight
 
@@ -83,8 +82,8 @@ class AttemptsInHand:
         if not deliveries:
             return []
         self.acks.end_child()
-        if self._first is not None:
-            self._forget(self._first, deliveries)
+        if self._settles_first:
+            self._forget(deliveries)
         else:
             self._order.acknowledge(deliveries)
         return self.attempts(self._order.free(deliveries))
@@ -96,8 +95,8 @@ class AttemptsInHand:
 
     def free(self, deliveries: list[Delivery]) -> None:
         """Lets the next ones of their lanes go on."""
-        if self._first is not None and (settled := self._first.settled.intersection(deliveries)):
-            self._forget(self._first, settled)
+        if self._settles_first and (settled := self._policy.settled.intersection(deliveries)):
+            self._forget(settled)
         if following := self._order.free(deliveries):
             self._executor.dispatch(self.attempts(following))
 
@@ -150,7 +149,7 @@ class AttemptsInHand:
                 attempt.cancel()
                 if not attempt.settled:
                     attempt.lose()
-                    if self._first is None and attempt.delivery in self.in_flight:
+                    if not self._settles_first and attempt.delivery in self.in_flight:
                         released.append(attempt.delivery)
         self._take_back(self._order.release(released))
         for attempt in unit:
@@ -169,8 +168,8 @@ class AttemptsInHand:
         self.free([attempt.delivery for attempt in waiting])
         self.free(list(filter(self.acks.let_go, gone)))
 
-    def _forget(self, first: SettleFirst, deliveries: Collection[Delivery]) -> None:
+    def _forget(self, deliveries: Collection[Delivery]) -> None:
         """Handlers of what was settled first have ended: its slots may be given to others now."""
         self.in_flight.remove(deliveries)  # first: in flight and unsettled, its lease were lost
-        first.settled.difference_update(deliveries)
+        self._policy.has_handled(deliveries)
         self.slots.drain()

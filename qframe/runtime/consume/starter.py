@@ -11,7 +11,6 @@ from qframe.runtime.flow.admission import AdmissionControl
 from qframe.runtime.handler.attempt import Attempt
 from qframe.runtime.order.base import Order
 from qframe.runtime.policies.base import EffectPolicy, Sorting
-from qframe.runtime.policies.settle_first import SettleFirst
 
 
 class Starter:
@@ -42,7 +41,6 @@ class Starter:
         self._is_batch = context.options.batch is not None
         self.max_attempts: int = context.options.max_attempts
         self._policy = policy
-        self._first = policy if isinstance(policy, SettleFirst) else None
         self._order, self._flow = order, flow
         self._in_hand, self._finisher = in_hand, finisher
 
@@ -52,7 +50,7 @@ class Starter:
         unit = self.still_here(unit)
         if policy.is_joint:
             return self._begin_together(unit)
-        if self._first is not None:  # what may not begin yet must not be settled: it would be lost
+        if policy.settles_first:  # what may not begin yet must not be settled: it would be lost
             return self.still_here(self._sorted_out(policy.begin(self._admitted(unit))))
         if policy.blocks:
             unit = self.still_here(self._sorted_out(policy.begin(unit)))  # that may take long
@@ -110,8 +108,8 @@ class Starter:
 
     def _give_up(self, attempt: Attempt) -> None:
         """Ends an attempt that is one too many: as a duplicate, where its effect has happened."""
-        is_settled_first = self._first is not None
-        sorting = Sorting(go=[attempt]) if is_settled_first else self._policy.begin([attempt])
+        policy = self._policy
+        sorting = Sorting(go=[attempt]) if policy.settles_first else policy.begin([attempt])
         sorting.failed += [(one, WorkerLost(one.id)) for one in sorting.go]
         sorting.go = []
         self._finisher.see_to(sorting)
@@ -128,7 +126,7 @@ class Starter:
 
     def _admission(self, unit: list[Attempt]) -> tuple[list[Attempt], list[tuple[Attempt, float]]]:
         """Attempts that may begin now, and the others, with how long each waits."""
-        gate = self._flow.gate
+        policy, gate = self._policy, self._flow.gate
         if gate is None:
             return unit, []
         here: list[Attempt] = []
@@ -136,7 +134,7 @@ class Starter:
         lanes: set[str | int] = set()  # of those that may not: who is behind one waits with it
         for attempt in unit:
             lane = self._order.lane_of(attempt.delivery)
-            is_free = self._first is not None and not self._first.asks_for_a_token(attempt)
+            is_free = policy.settles_first and not policy.asks_for_a_token(attempt)
             wait_s = 0.0 if is_free or lane in lanes else gate(attempt.delivery)
             if not wait_s and lane not in lanes:
                 here.append(attempt)

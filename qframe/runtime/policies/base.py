@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Collection, Sequence
 from typing import Any, Protocol
 
+from qframe.message import Delivery
 from qframe.runtime.handler.attempt import Attempt
 
 
@@ -45,12 +47,19 @@ class EffectPolicy(Protocol):
         in_loop: whether it is asked by coroutines, in the worker's event loop.
         is_joint: whether the effects of a unit happen together or not at all.
         turns: for which threads take turns by runs, if they do.
+        settles_first: whether it settles attempts, in `begin`: what is settled stays in flight
+            until its handler has ended.
+        settled: the deliveries that were settled so, or are about to be, until then.
+        filters: whether it sees to what is unwanted by its tags.
     """
 
     blocks: bool
     in_loop: bool
     is_joint: bool
-    turns: threading.Lock | None
+    turns: threading.Lock | None = None
+    settles_first: bool = False
+    settled: set[Delivery] | frozenset[Delivery] = frozenset()
+    filters: bool = False
 
     def start(self) -> None:
         """Makes ready."""
@@ -59,6 +68,11 @@ class EffectPolicy(Protocol):
     def stop(self) -> None:
         """Ends what it has in the background."""
         return
+
+    @property
+    def asked(self) -> Sequence[Delivery]:
+        """The deliveries that it has settled, or may have."""
+        return ()
 
     def prepare(self, run: list[Attempt]) -> Sorting:
         """Asks in one call about attempts that will each be a unit."""
@@ -95,6 +109,14 @@ class EffectPolicy(Protocol):
 
     def forget(self, effect: Any) -> None:  # noqa: ARG002 - for those that do something
         """Undoes the claim of an attempt that its user has let go."""
+        return
+
+    def asks_for_a_token(self, attempt: Attempt) -> bool:  # noqa: ARG002 - for those that do something
+        """Whether an attempt needs a token to begin, where there is a rate."""
+        return True
+
+    def has_handled(self, deliveries: Collection[Delivery]) -> None:  # noqa: ARG002 - as above
+        """Hears that the handlers of what it has settled first have ended."""
         return
 
     def wait_s(self, attempt: Attempt) -> float:  # noqa: ARG002 - for those that do something

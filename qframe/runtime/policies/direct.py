@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import threading
-
 from qframe.runtime.handler.attempt import Attempt
 from qframe.runtime.policies.base import EffectPolicy, Sorting
 
@@ -12,7 +10,6 @@ class Direct(EffectPolicy):
     """At least once: the store is told when the handler has returned."""
 
     blocks = in_loop = is_joint = False
-    turns: threading.Lock | None = None
 
     def prepare(self, run: list[Attempt]) -> Sorting:
         """Lets all go."""

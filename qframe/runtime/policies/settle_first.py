@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from contextlib import suppress
 from itertools import islice
 from typing import Final
@@ -48,9 +48,8 @@ class SettleFirst(EffectPolicy):
         matches: whether a message with these headers is wanted, where that is asked here.
     """
 
-    blocks = True
+    blocks = settles_first = True
     in_loop = is_joint = False
-    turns: threading.Lock | None = None
 
     def __init__(
         self,
@@ -62,10 +61,10 @@ class SettleFirst(EffectPolicy):
         self._context = context
         self._settle_now = settle_now
         self._matches = matches
+        self.filters: bool = matches is not None  # what is behind it is refused where it is not
         self._requests: deque[SettleRequest] = deque()
         self._asking = threading.Lock()
         self.settled: set[Delivery] = set()
-        """Deliveries that were settled, or are about to be, and whose handlers have not ended."""
         self._unanswered: set[Delivery] = set()
 
     @property
@@ -73,14 +72,13 @@ class SettleFirst(EffectPolicy):
         """The deliveries that were settled, or may be, since their server has not answered."""
         return [*self.settled.copy(), *self._unanswered.copy()]  # one goes from that to this
 
-    @property
-    def filters(self) -> bool:
-        """Whether it sees to what is unwanted: what is behind it is refused where it is not."""
-        return self._matches is not None
-
     def asks_for_a_token(self, attempt: Attempt) -> bool:
         """Whether an attempt has not begun yet, and is to be handled."""
         return attempt.delivery not in self.settled and self._wants(attempt)
+
+    def has_handled(self, deliveries: Collection[Delivery]) -> None:
+        """Hears that the handlers of what it has settled first have ended."""
+        self.settled.difference_update(deliveries)
 
     def _wants(self, attempt: Attempt) -> bool:
         return self._matches is None or self._matches(attempt.delivery.headers)
