@@ -76,14 +76,14 @@ RUNTIME: Final = [
     Mutant(
         "a settlement that could not be sent is dropped",
         "runtime/feed/settlement_sender.py",
-        "            self.kept += [one for one, result in pairs if result is Settled.AWAY]\n",
+        "            self.unsent += [one for one, result in pairs if result is Settled.AWAY]\n",
         "",
         SETTLER,
     ),
     Mutant(
         "what was kept waits for the next settlement",
         "runtime/feed/settler.py",
-        "        if not self._sender.kept:\n            return self._inbox.get()\n",
+        "        if not self._sender.unsent:\n            return self._inbox.get()\n",
         "        if True:\n            return self._inbox.get()\n",
         SETTLER,
     ),
@@ -104,7 +104,7 @@ RUNTIME: Final = [
     Mutant(
         "a stopped settler leaves what is kept",
         "runtime/feed/settler.py",
-        "            is_done = not self._sender.kept or self._abandoned.is_set()\n",
+        "            is_done = not self._sender.unsent or self._abandoned.is_set()\n",
         "            is_done = True\n",
         SETTLER,
     ),

@@ -246,7 +246,7 @@ def kept_by(consumer: Any) -> list[tuple[str, Any]]:
     return [
         ("in flight", consumer.in_flight.deliveries),
         ("bytes in flight", consumer.in_flight._bytes),
-        ("settler", consumer._sender.kept),
+        ("settler", consumer._sender.unsent),
         ("settler's inbox", consumer.settler._inbox._items),
         ("sending", consumer._sender.sending),
         ("lanes", {} if lanes is None else lanes._waiting),

@@ -319,13 +319,13 @@ def test_after_an_outage_the_first_pause_is_short_again() -> None:
         bench.keeper.away = {0}
         sender.again_s = 0.0
         for _ in range(5):
-            sender.send(sender.sendable([delivery_of(2)] if not sender.kept else []))
+            sender.send(sender.sendable([delivery_of(2)] if not sender.unsent else []))
             longest_s = sender.again_s - SYSTEM_CLOCK.monotonic_s()
             sender.again_s = 0.0
         assert longest_s > 0.5
         bench.keeper.away.clear()
         sender.send(sender.sendable([]))
-        assert sender.kept == []
+        assert sender.unsent == []
     bench.keeper.away = {0}
     sender.send([delivery_of(2)])
     assert sender.again_s - SYSTEM_CLOCK.monotonic_s() <= 0.05

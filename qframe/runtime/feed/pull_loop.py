@@ -79,7 +79,7 @@ class PullLoop(Service):
         self._flow = flow
         self._lease_ms = context.options.lease_ms
         self._max_attempts = context.options.deliveries_at_most
-        self._is_kept = context.topic.history_ms > 0
+        self._has_history = context.topic.history_ms > 0
         self._can_stand = bool(bell.address) and self._max_attempts > 1
         self._clock = context.clock
         self._backoff = Backoff(0.05, cap=2)
@@ -250,7 +250,7 @@ class PullLoop(Service):
 
     def _new_receipt(self) -> str:
         receipt = new_token(self._clock)
-        return receipt_of(receipt, self._context.worker) if self._is_kept else receipt
+        return receipt_of(receipt, self._context.worker) if self._has_history else receipt
 
     def _take_late(self) -> None:
         """Takes over what pulls that stood were answered with.
@@ -299,7 +299,7 @@ class PullLoop(Service):
             self._slots.fenced(passed)
         if deliveries:
             self.idle = False
-            if self._is_kept:
+            if self._has_history:
                 now_s = self._clock.monotonic_s()
                 for one in deliveries:
                     one.taken_s = now_s

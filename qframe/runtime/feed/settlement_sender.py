@@ -41,7 +41,7 @@ class SettlementSender:
 
     Attributes:
         sending: the deliveries that are being sent now, and may be settled in the store already.
-        kept: the settlements that could not be sent.
+        unsent: the settlements that could not be sent.
         again_s: when they are to be tried again.
     """
 
@@ -68,7 +68,7 @@ class SettlementSender:
         self._backoff = Backoff(0.05, cap=2)
         self._tries = 0
         self.sending: list[Delivery] = []
-        self.kept: list[One] = []
+        self.unsent: list[One] = []
         self.again_s: float = 0.0
 
     def settle_now(self, deliveries: list[Delivery]) -> list[Settled]:
@@ -87,26 +87,26 @@ class SettlementSender:
     def holds(self) -> set[Delivery]:
         """The deliveries that it is sending, or has tried to send and will send again.
 
-        From any thread: one may go from either to the other meanwhile, so `kept` is asked twice.
+        From any thread: one may go from either to the other meanwhile, so `unsent` is asked twice.
         """
-        kept, sending = list(self.kept), self.sending
-        return {*sending, *[_delivery(one) for one in kept + self.kept]}
+        unsent, sending = list(self.unsent), self.sending
+        return {*sending, *[_delivery(one) for one in unsent + self.unsent]}
 
     def is_all(self, count: int) -> bool:
-        """Whether so many settlements, with those that are kept, end all that is in flight."""
-        return len(self._in_flight) <= count + len(self.kept)
+        """Whether so many settlements, with those that are unsent, end all that is in flight."""
+        return len(self._in_flight) <= count + len(self.unsent)
 
     def sendable(self, batch: list[One]) -> list[One]:
         """The items that may be sent now, each slot's in order; kept ones wait for the next try."""
-        if not self.kept:
+        if not self.unsent:
             return batch
         if self._clock.monotonic_s() >= self.again_s:
-            kept = self.kept
-            self.sending = _deliveries(kept)  # `holds` misses none of them
-            self.kept = []
-            return kept + batch
-        slots = {_delivery(one).slot for one in self.kept}
-        self.kept += [one for one in batch if _delivery(one).slot in slots]
+            unsent = self.unsent
+            self.sending = _deliveries(unsent)  # `holds` misses none of them
+            self.unsent = []
+            return unsent + batch
+        slots = {_delivery(one).slot for one in self.unsent}
+        self.unsent += [one for one in batch if _delivery(one).slot in slots]
         return [one for one in batch if _delivery(one).slot not in slots]
 
     def send(self, batch: list[One]) -> None:
@@ -117,13 +117,13 @@ class SettlementSender:
             self._meter.settled(batch, results)
         if Settled.AWAY in results:
             pairs = list(zip(batch, results, strict=True))
-            self.kept += [one for one, result in pairs if result is Settled.AWAY]
+            self.unsent += [one for one, result in pairs if result is Settled.AWAY]
             batch = [one for one, result in pairs if result is not Settled.AWAY]
             results = [result for result in results if result is not Settled.AWAY]
             deliveries = _deliveries(batch)
             self._tries += 1
             self.again_s = self._clock.monotonic_s() + self._backoff.bound_ms(self._tries) / 1000
-        elif not self.kept:
+        elif not self.unsent:
             self._tries = 0
         if batch:
             self._in_flight.remove(deliveries)

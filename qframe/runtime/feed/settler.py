@@ -108,13 +108,13 @@ class Settler(Service):
                     break
             if sendable := self._sender.sendable(batch):
                 self._sender.send(sendable)
-            is_done = not self._sender.kept or self._abandoned.is_set()
+            is_done = not self._sender.unsent or self._abandoned.is_set()
             if self.stopping and is_done and self._inbox.empty():
                 return
 
     def _first(self) -> Settlements | None:
         """The next item, however long it takes; None once what is kept is to be sent again."""
-        if not self._sender.kept:
+        if not self._sender.unsent:
             return self._inbox.get()
         try:
             left_s = self._sender.again_s - self._clock.monotonic_s()
