@@ -210,8 +210,8 @@ SURVIVED: Final = [
     Mutant(
         "what was kept is sent behind what came later",
         "runtime/feed/settlement_sender.py",
-        "            return kept + batch\n",
-        "            return batch + kept\n",
+        "            return unsent + batch\n",
+        "            return batch + unsent\n",
         SETTLER,
     ),
     Mutant(

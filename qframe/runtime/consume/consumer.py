@@ -84,6 +84,8 @@ class Consumer:
     ) -> None:
         # Each part is made of parts above it, and of methods of the consumer, which none of them
         # calls before `start`. One circle is closed at the end: `in_hand.connect`.
+        #
+        # What is pulled, and what goes back.
         self.context: ConsumerContext = context
         self.topic: str = context.topic.name
         self.group: str = context.group
@@ -112,6 +114,7 @@ class Consumer:
             context, store=store, bell=bell, slots=self.slots, receiver=self,
             in_flight=self.in_flight, flow=self.flow,
         )  # fmt: skip
+        # How a delivery becomes an attempt, and where that may go.
         self.policy: EffectPolicy = make_policy(self.settler.settle_now)
         self.renewal: LeaseRenewer = LeaseRenewer(
             context, store=store, in_flight=self.in_flight, slots=self.slots, on_lost=self.lose,
@@ -125,26 +128,18 @@ class Consumer:
             context, policy=self.policy, order=self._order, flow=self.flow,
             in_flight=self.in_flight, slots=self.slots, acks=self._acks,
         )  # fmt: skip
+        # How attempts end: by their users, or with their handlers.
         failures = FailureHandler(context, self.flow.failed)
-        users = ManualFinisher(
-            context, policy=self.policy, flow=self.flow, failures=failures, in_hand=in_hand,
-            extend=self.renewal.extend,
-        )  # fmt: skip
+        users = ManualFinisher(context, in_hand, failures, self.renewal.extend)
         time_limit = TimeLimit(context, is_measured=self.policy.blocks)
-        finisher = Finisher(
-            context, policy=self.policy, flow=self.flow, failures=failures, time_limit=time_limit,
-            in_hand=in_hand,
-        )  # fmt: skip
+        finisher = Finisher(context, in_hand, failures, time_limit)
         self.marks: MarkSender | None = None
         if isinstance(self.policy, Marks):
             self.marks = MarkSender(context, finisher.finish)
-        starter = Starter(
-            context, policy=self.policy, order=self._order, flow=self.flow, in_hand=in_hand,
-            finisher=finisher,
-        )  # fmt: skip
+        # How their handlers are called.
         engine = Engine(
-            handler=time_limit.measured(cast("Handler", spec.handler)), policy=self.policy,
-            flow=self.flow, in_hand=in_hand, starter=starter, finisher=finisher, marks=self.marks,
+            time_limit.measured(cast("Handler", spec.handler)), in_hand=in_hand,
+            starter=Starter(context, in_hand, finisher), finisher=finisher, marks=self.marks,
             clock=context.clock,
         )  # fmt: skip
         self.executor: Executor = make_executor(

@@ -13,10 +13,8 @@ from qframe.runtime.consume.in_hand import AttemptsInHand
 from qframe.runtime.consume.mark_sender import MarkSender
 from qframe.runtime.consume.starter import Starter
 from qframe.runtime.executors.run_worker import SLOW_S, RunWorker
-from qframe.runtime.flow.admission import AdmissionControl
 from qframe.runtime.handler.attempt import Attempt
 from qframe.runtime.handler.binding import Handler
-from qframe.runtime.policies.base import EffectPolicy
 from qframe.runtime.policies.direct import Direct
 
 TURN_S: Final = 1.0
@@ -34,8 +32,6 @@ class Engine:
 
     Args:
         handler: called with an attempt by `run`; other executors call it themselves.
-        policy: stands around each call.
-        flow: says whether an attempt may begin.
         in_hand: the consumer's attempts.
         starter: begins attempts.
         finisher: ends attempts.
@@ -50,18 +46,17 @@ class Engine:
 
     def __init__(
         self,
-        *,
         handler: Handler,
-        policy: EffectPolicy,
-        flow: AdmissionControl,
+        *,
         in_hand: AttemptsInHand,
         starter: Starter,
         finisher: Finisher,
         marks: MarkSender | None,
         clock: Clock,
     ) -> None:
-        self._handler = handler
-        self._policy, self._flow, self._marks, self._clock = policy, flow, marks, clock
+        self._handler, self._marks, self._clock = handler, marks, clock
+        policy = self._policy = in_hand.policy
+        self._flow = in_hand.flow
         self._in_flight, self._slots = in_hand.in_flight, in_hand.slots
         self._starter, self._finisher = starter, finisher
         self._is_direct = isinstance(policy, Direct)

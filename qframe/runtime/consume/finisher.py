@@ -11,12 +11,11 @@ from qframe.runtime.consume.in_hand import AttemptsInHand
 from qframe.runtime.consume.manual_finisher import RETURN, transaction_of
 from qframe.runtime.context import ConsumerContext
 from qframe.runtime.executors.base import Ended
-from qframe.runtime.flow.admission import AdmissionControl
 from qframe.runtime.handler.attempt import Attempt, AttemptState
 from qframe.runtime.handler.failure_handler import FailureHandler
 from qframe.runtime.handler.retry_policy import pause_s, retries_locally, signal_in
 from qframe.runtime.handler.time_limit import TimeLimit
-from qframe.runtime.policies.base import EffectPolicy, Sorting
+from qframe.runtime.policies.base import Sorting
 
 Later = Callable[[Attempt], None] | None
 
@@ -26,27 +25,23 @@ class Finisher:
 
     Args:
         context: the consumer's.
-        policy: hears that a handler has ended.
-        flow: hears how handlers have ended.
+        in_hand: the consumer's attempts.
         failures: reports errors, and says what becomes of their messages.
         time_limit: how long a handler may run.
-        in_hand: the consumer's attempts.
     """
 
     def __init__(
         self,
         context: ConsumerContext,
-        *,
-        policy: EffectPolicy,
-        flow: AdmissionControl,
+        in_hand: AttemptsInHand,
         failures: FailureHandler,
         time_limit: TimeLimit,
-        in_hand: AttemptsInHand,
     ) -> None:
-        self._options, self._policy = context.options, policy
-        self._flow, self._failures, self._time_limit = flow, failures, time_limit
+        self._options = context.options
         self._in_hand, self._acks = in_hand, in_hand.acks
-        self._transaction = transaction_of(policy, context.options)
+        self._policy, self._flow = in_hand.policy, in_hand.flow
+        self._failures, self._time_limit = failures, time_limit
+        self._transaction = transaction_of(in_hand.policy, context.options)
 
     def end(self, unit: list[Attempt], error: BaseException | None, later: Later = None) -> Ended:
         """Ends what a handler was called with; `later` gets what is to be finished."""

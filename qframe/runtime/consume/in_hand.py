@@ -28,6 +28,9 @@ class AttemptsInHand:
         in_flight: what is in flight.
         slots: says whether that is this worker's.
         acks: the attempts that their users settle.
+
+    Attributes:
+        policy, order, flow, in_flight, slots, acks: as given, for those who begin and end attempts.
     """
 
     def __init__(
@@ -42,9 +45,10 @@ class AttemptsInHand:
         acks: ManualAcks,
     ) -> None:
         self._auto_ack = context.options.auto_ack
-        self._policy = policy
+        self.policy: EffectPolicy = policy
         self._settles_first = policy.settles_first
-        self._order, self._flow = order, flow
+        self.order: Order = order
+        self.flow: AdmissionControl = flow
         self.in_flight: InFlight = in_flight
         self.slots: Slots = slots
         self.acks: ManualAcks = acks
@@ -65,7 +69,7 @@ class AttemptsInHand:
         """Whether nobody else can have an attempt yet, as far as this worker knows."""
         if attempt.cancelled and not attempt.overdue:
             return False
-        if self._settles_first or not self._policy.blocks:
+        if self._settles_first or not self.policy.blocks:
             return True
         return self.slots.certain() and attempt.delivery in self.in_flight
 
@@ -74,7 +78,7 @@ class AttemptsInHand:
     def attempts(self, deliveries: list[Delivery]) -> list[Attempt]:
         """Makes attempts of deliveries that wait for nothing but their executor, and a token."""
         automatic = self._auto_ack
-        self._flow.now_ready(deliveries)
+        self.flow.now_ready(deliveries)
         return [Attempt(delivery, self._acknowledger, automatic) for delivery in deliveries]
 
     def complete(self, deliveries: list[Delivery]) -> list[Attempt]:
@@ -85,8 +89,8 @@ class AttemptsInHand:
         if self._settles_first:
             self._forget(deliveries)
         else:
-            self._order.acknowledge(deliveries)
-        return self.attempts(self._order.free(deliveries))
+            self.order.acknowledge(deliveries)
+        return self.attempts(self.order.free(deliveries))
 
     def go_on_after(self, deliveries: list[Delivery]) -> None:
         """Acknowledges deliveries, and has the executor go on with what waited for them."""
@@ -95,9 +99,9 @@ class AttemptsInHand:
 
     def free(self, deliveries: list[Delivery]) -> None:
         """Lets the next ones of their lanes go on."""
-        if self._settles_first and (settled := self._policy.settled.intersection(deliveries)):
+        if self._settles_first and (settled := self.policy.settled.intersection(deliveries)):
             self._forget(settled)
-        if following := self._order.free(deliveries):
+        if following := self.order.free(deliveries):
             self._executor.dispatch(self.attempts(following))
 
     # Attempts that wait.
@@ -107,12 +111,12 @@ class AttemptsInHand:
         for attempt, wait_s in waiting:
             self._executor.pause(attempt, wait_s)
         if waiting:
-            self._flow.laid_aside()
+            self.flow.laid_aside()
 
     def wait(self, waiting: list[tuple[Attempt, float]]) -> None:
         """Has attempts wait for somebody else than their turn."""
         unit = self.renewed([attempt for attempt, _ in waiting])
-        self._flow.parked([attempt.delivery for attempt in unit])
+        self.flow.parked([attempt.delivery for attempt in unit])
         self.set_aside(waiting)
 
     def renewed(self, unit: list[Attempt]) -> list[Attempt]:
@@ -127,19 +131,19 @@ class AttemptsInHand:
         if state in (AttemptState.HELD, AttemptState.ENDING):
             return
         if state is AttemptState.OWED:
-            self.wait([(attempt, self._policy.wait_s(attempt))])
+            self.wait([(attempt, self.policy.wait_s(attempt))])
             return
         if has_returned and attempt.auto_ack:  # else its user has not said that it is done
-            self._policy.end_lost(attempt)
+            self.policy.end_lost(attempt)
         else:
-            self._policy.let_go([attempt])
+            self.policy.let_go([attempt])
         self.free([attempt.delivery])
 
     # Attempts that go back.
 
     def end(self, disposition: Disposition) -> None:
         """Tells the store how a delivery ends, and lets go what it takes back with that."""
-        self._take_back(self._order.end(disposition))
+        self._take_back(self.order.end(disposition))
 
     def drop(self, unit: list[Attempt]) -> None:
         """Gives back, uncounted, attempts that are not to be handled."""
@@ -151,7 +155,7 @@ class AttemptsInHand:
                     attempt.lose()
                     if not self._settles_first and attempt.delivery in self.in_flight:
                         released.append(attempt.delivery)
-        self._take_back(self._order.release(released))
+        self._take_back(self.order.release(released))
         for attempt in unit:
             self.leave(attempt, has_returned=False)
 
@@ -164,12 +168,12 @@ class AttemptsInHand:
             if attempt.delivery in gone:
                 attempt.lose()
         waiting = self._executor.withdraw(gone.__contains__)
-        self._policy.let_go(waiting)
+        self.policy.let_go(waiting)
         self.free([attempt.delivery for attempt in waiting])
         self.free(list(filter(self.acks.let_go, gone)))
 
     def _forget(self, deliveries: Collection[Delivery]) -> None:
         """Handlers of what was settled first have ended: its slots may be given to others now."""
         self.in_flight.remove(deliveries)  # first: in flight and unsettled, its lease were lost
-        self._policy.has_handled(deliveries)
+        self.policy.has_handled(deliveries)
         self.slots.drain()

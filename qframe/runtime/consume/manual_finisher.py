@@ -10,7 +10,6 @@ from qframe.message import Delivery, Message
 from qframe.options.consumer import ConsumerOptions
 from qframe.runtime.consume.in_hand import AttemptsInHand
 from qframe.runtime.context import ConsumerContext
-from qframe.runtime.flow.admission import AdmissionControl
 from qframe.runtime.handler.attempt import Attempt
 from qframe.runtime.handler.failure_handler import FailureHandler
 from qframe.runtime.handler.retry_policy import signal_in
@@ -24,29 +23,24 @@ class ManualFinisher:
 
     Args:
         context: the consumer's.
-        policy: finishes effects.
-        flow: hears how attempts have ended.
-        failures: reports errors, and says what becomes of their messages.
         in_hand: the consumer's attempts.
+        failures: reports errors, and says what becomes of their messages.
         extend: renews a lease.
     """
 
     def __init__(
         self,
         context: ConsumerContext,
-        *,
-        policy: EffectPolicy,
-        flow: AdmissionControl,
-        failures: FailureHandler,
         in_hand: AttemptsInHand,
+        failures: FailureHandler,
         extend: Callable[[Delivery, float], None],
     ) -> None:
         self._context = context
         self.topic, self.group = context.topic.name, context.group
-        self._policy, self._flow, self._failures = policy, flow, failures
         self._in_hand, self._acks = in_hand, in_hand.acks
-        self._extend = extend
-        self._transaction = transaction_of(policy, context.options)
+        self._policy, self._flow = in_hand.policy, in_hand.flow
+        self._failures, self._extend = failures, extend
+        self._transaction = transaction_of(in_hand.policy, context.options)
 
     def acknowledge(
         self, message: Message, elapsed_s: float | None, error: BaseException | None

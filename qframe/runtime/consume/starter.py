@@ -7,10 +7,8 @@ from qframe.message import Delivery
 from qframe.runtime.consume.finisher import Finisher
 from qframe.runtime.consume.in_hand import AttemptsInHand
 from qframe.runtime.context import ConsumerContext
-from qframe.runtime.flow.admission import AdmissionControl
 from qframe.runtime.handler.attempt import Attempt
-from qframe.runtime.order.base import Order
-from qframe.runtime.policies.base import EffectPolicy, Sorting
+from qframe.runtime.policies.base import Sorting
 
 
 class Starter:
@@ -18,9 +16,6 @@ class Starter:
 
     Args:
         context: the consumer's.
-        policy: is asked before the handler.
-        order: of deliveries.
-        flow: says whether an attempt may begin.
         in_hand: the consumer's attempts.
         finisher: ends those that are not to be handled.
 
@@ -29,19 +24,11 @@ class Starter:
     """
 
     def __init__(
-        self,
-        context: ConsumerContext,
-        *,
-        policy: EffectPolicy,
-        order: Order,
-        flow: AdmissionControl,
-        in_hand: AttemptsInHand,
-        finisher: Finisher,
+        self, context: ConsumerContext, in_hand: AttemptsInHand, finisher: Finisher
     ) -> None:
         self._is_batch = context.options.batch is not None
         self.max_attempts: int = context.options.max_attempts
-        self._policy = policy
-        self._order, self._flow = order, flow
+        self._policy, self._order, self._flow = in_hand.policy, in_hand.order, in_hand.flow
         self._in_hand, self._finisher = in_hand, finisher
 
     def begin(self, unit: list[Attempt]) -> list[Attempt]:
