@@ -122,13 +122,12 @@ class Assembly(msgspec.Struct, frozen=True, kw_only=True):
             topics=swept, store=self.store, on_failure=fail, clock=self.clock,
             owned=lambda topic, group: coordinator.roster(topic, group).owners,
         )  # fmt: skip
-        joined = list(zip(topics, consumers, strict=True))
+        reporter = Reporter(
+            worker=worker_id, consumers=consumers, store=self.store, clock=self.clock
+        )
         poller = SettingsPoller(
-            consumers=joined, store=self.store, clock=self.clock, events=self.events,
-            reporter=Reporter(
-                worker=worker_id, consumers=joined, store=self.store, clock=self.clock
-            ),
-            on_failure=fail,
+            consumers=consumers, store=self.store, clock=self.clock, events=self.events,
+            reporter=reporter, on_failure=fail,
         )  # fmt: skip
         return Worker(
             worker_id, stop_request,

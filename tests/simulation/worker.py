@@ -205,12 +205,11 @@ class SimulatedWorker:
         self, consumers: Sequence[Consumer], fail: OnFailure
     ) -> SettingsPoller:
         store: Any = self.connection
-        joined = [(self._topic, each) for each in consumers]
         reporter = Reporter(
-            worker=self.process.name, consumers=joined, store=store, clock=self.process
+            worker=self.process.name, consumers=consumers, store=store, clock=self.process
         )
         return SettingsPoller(
-            consumers=joined, store=store, reporter=reporter, clock=self.process,
+            consumers=consumers, store=store, reporter=reporter, clock=self.process,
             events=self.events, on_failure=fail,
         )  # fmt: skip
 

@@ -7,6 +7,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from contexts import context_of
 from growth import closes, splits
 
 from qframe.clock import VirtualClock
@@ -54,16 +55,16 @@ class Bench:
         self.on_wait: Callable[[int], None] = lambda _turn: None
         consumers: list[Any] = [
             SimpleNamespace(
-                topic=TOPIC.name, group=group, slots=SimpleNamespace(topic=TOPIC), share=self.share
+                context=context_of(TOPIC), topic=TOPIC.name, group=group,
+                slots=SimpleNamespace(topic=TOPIC), share=self.share,
             )
             for group in ("g", "h")
         ]  # fmt: skip
         store: Any = self.store
         reporter: Any = SimpleNamespace(report=lambda tunings: None)
         self.poller = SettingsPoller(
-            consumers=[(TOPIC, consumer) for consumer in consumers], store=store,
-            reporter=reporter, clock=self.clock, events=self.events,
-            on_failure=lambda *_: None,
+            consumers=consumers, store=store, reporter=reporter, clock=self.clock,
+            events=self.events, on_failure=lambda *_: None,
         )  # fmt: skip
 
     def share(self, topic: Topic, asked: Topic) -> None:

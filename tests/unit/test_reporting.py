@@ -7,6 +7,7 @@ from typing import Any
 from unittest.mock import MagicMock
 
 import pytest
+from contexts import context_of
 
 from qframe.clock import VirtualClock
 from qframe.errors import BadOption
@@ -32,11 +33,9 @@ class Reports:
         store = MagicMock()
         store.now_ms = self.clock.now_ms
         store.report = lambda *_: self.written.append(self.asked[-1])
-        consumer = MagicMock(group="g")
+        consumer = MagicMock(group="g", context=context_of(TOPIC))
         consumer.report = self._report
-        self.reporter = Reporter(
-            worker="w", consumers=[(TOPIC, consumer)], store=store, clock=self.clock
-        )
+        self.reporter = Reporter(worker="w", consumers=[consumer], store=store, clock=self.clock)
 
     def _report(self, *, with_stacks: bool) -> ConsumerReport:
         self.asked.append(with_stacks)
@@ -82,11 +81,11 @@ def test_a_setting_that_no_consumer_can_have_gives_way_to_the_code() -> None:
 
 
 def test_a_worker_that_stops_applies_no_settings_any_more() -> None:
-    consumer, store = MagicMock(topic="orders", group="g"), MagicMock()
+    consumer, store = MagicMock(topic="orders", context=context_of(TOPIC)), MagicMock()
     store.tunings.return_value = [{"threads": "3"}]
     store.latest.return_value = []
     poller = SettingsPoller(
-        consumers=[(TOPIC, consumer)], store=store, reporter=MagicMock(), clock=VirtualClock(),
+        consumers=[consumer], store=store, reporter=MagicMock(), clock=VirtualClock(),
         events=Events(), on_failure=lambda *_: None,
     )  # fmt: skip
     poller._stopping.set()

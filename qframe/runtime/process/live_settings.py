@@ -88,7 +88,7 @@ class SettingsPoller(Service):
     50 ms: who lets a slot go, and who takes the two that follow, should hear of that at once.
 
     Args:
-        consumers: the worker's consumers, each with its topic.
+        consumers: the worker's consumers.
         store: has the settings.
         reporter: reports of the consumers.
         clock: tells when the store was heard.
@@ -99,7 +99,7 @@ class SettingsPoller(Service):
     def __init__(
         self,
         *,
-        consumers: Sequence[tuple[Topic, Consumer]],
+        consumers: Sequence[Consumer],
         store: SettingsStore,
         reporter: Reporter,
         clock: Clock,
@@ -116,11 +116,11 @@ class SettingsPoller(Service):
         self._polls = 0
         self._growing: list[Topic] = []
         self._by_topic: dict[str, list[Consumer]] = {}
-        for topic, consumer in consumers:
-            self._by_topic.setdefault(topic.name, []).append(consumer)
-        self._topics = list({topic.name: topic for topic, _ in consumers}.values())
-        self._asked = [(topic, consumer.group) for topic, consumer in consumers]
-        self._settings = [LiveSettings(consumer, events) for _, consumer in consumers]
+        for consumer in consumers:
+            self._by_topic.setdefault(consumer.topic, []).append(consumer)
+        self._topics = [each[0].context.topic for each in self._by_topic.values()]
+        self._asked = [(consumer.context.topic, consumer.group) for consumer in consumers]
+        self._settings = [LiveSettings(consumer, events) for consumer in consumers]
 
     def begin(self) -> None:
         """Applies the settings and reports before the consumers begin, and again from now on.

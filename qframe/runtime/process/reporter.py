@@ -14,7 +14,6 @@ from qframe.options.report import ConsumerReport
 from qframe.options.tuning import STACKS_S, Tuning
 from qframe.runtime.consume.consumer import Consumer
 from qframe.stores.base import Controls, Inspecting, Topics
-from qframe.topic import Topic
 
 EVERY_S: Final = 10.0
 
@@ -31,7 +30,7 @@ class Reporter:
 
     Args:
         worker: the worker's id.
-        consumers: the worker's consumers, each with its topic.
+        consumers: the worker's consumers.
         store: keeps the reports.
         clock: the clock.
     """
@@ -40,7 +39,7 @@ class Reporter:
         self,
         *,
         worker: str,
-        consumers: Sequence[tuple[Topic, Consumer]],
+        consumers: Sequence[Consumer],
         store: SettingsStore,
         clock: Clock,
     ) -> None:
@@ -64,7 +63,7 @@ class Reporter:
                 self._report(number, tuning)
 
     def _report(self, number: int, tuning: Tuning) -> None:
-        topic, consumer = self._consumers[number]
+        consumer = self._consumers[number]
         is_asked = self._is_asked(number, tuning.stacks_until_ms)
         report = msgspec.structs.replace(
             consumer.report(with_stacks=is_asked), started_ms=self._started()
@@ -73,7 +72,9 @@ class Reporter:
         before, at_s = self._last.get(number, (None, 0.0))
         is_known = before is not None and _same(before, report) and now_s < at_s + EVERY_S
         if is_asked or not is_known:
-            self._store.report(topic, consumer.group, self._worker, report.to_json())
+            self._store.report(
+                consumer.context.topic, consumer.group, self._worker, report.to_json()
+            )
             self._last[number] = report, now_s
 
     def _started(self) -> int:
