@@ -8,6 +8,8 @@ from collections.abc import Callable
 from contextvars import Context
 from typing import Protocol, runtime_checkable
 
+from qframe.clock import Clock, StepTimer
+
 
 def new_thread(name: str, function: Callable[..., object], *arguments: object) -> threading.Thread:
     """A daemon thread, not started yet, that has no context variables of the one that starts it.
@@ -161,3 +163,23 @@ class Service(ABC):
         finally:
             if not is_relieved:
                 self._has_run.set()
+
+
+class SteppedService(Service):
+    """A service that does one short step after the other: a `ServiceLoop`.
+
+    Args:
+        name, on_failure: as of `Service`.
+        clock: measures its steps.
+    """
+
+    def __init__(
+        self, name: str, on_failure: Callable[[str, BaseException], None], clock: Clock
+    ) -> None:
+        super().__init__(name, on_failure)
+        self._clock = clock
+        self._steps = StepTimer(clock)
+
+    def busy_s(self) -> float:
+        """How long the present step has taken; 0 while it waits for work."""
+        return self._steps.busy_s()

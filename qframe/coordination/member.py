@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable, Collection
 from typing import Any, Final
 
-from qframe.clock import Clock, StepTimer
+from qframe.clock import Clock
 from qframe.coordination.base import Assignment, CoordinatorSession, OnFailure
 from qframe.coordination.handover import Handover
 from qframe.errors import (
@@ -17,7 +17,7 @@ from qframe.errors import (
 )
 from qframe.events import Events
 from qframe.retry import Backoff
-from qframe.service import Service
+from qframe.service import Service, SteppedService
 from qframe.topic import Topic
 
 REFUSED_PAUSE_S: Final = 0.5
@@ -28,7 +28,7 @@ LAST_WORDS_S: Final = 5.0
 Unavailable: Final = (StoreUnavailable, CoordinatorUnavailable, UnknownGroup, SchemaMismatch)
 
 
-class MembershipService(Service):
+class MembershipService(SteppedService):
     """Looks, claims and releases, turn by turn; the `Membership` that the consumer knows.
 
     A turn: look at the group; release drained slots; claim missing ones. One that retires wants
@@ -59,16 +59,13 @@ class MembershipService(Service):
         on_failure: OnFailure,
         on_left: Callable[[MembershipService], None],
     ) -> None:
-        super().__init__(f"qframe.owner.{topic.name}.{group}", on_failure)
+        super().__init__(f"qframe.owner.{topic.name}.{group}", on_failure, clock)
         self._topic = topic
         self._group = group
         self._session = session
         self._on_change = on_change
         self._on_left = on_left
         self._events = events
-        self._clock = clock
-        self._steps = StepTimer(clock)
-        self.busy_s: Callable[[], float] = self._steps.busy_s
         self._backoff = Backoff(0.05, cap=1)
         self._handover = Handover()
         self._assignment = self._handover.assignment

@@ -14,7 +14,7 @@ from typing import Final, Protocol
 import msgspec
 from sqlalchemy.exc import SQLAlchemyError
 
-from qframe.clock import Clock, StepTimer
+from qframe.clock import Clock
 from qframe.coordination.base import Coordinator
 from qframe.errors import (
     BadBody,
@@ -38,7 +38,7 @@ from qframe.producing.catalog import TopicCatalog
 from qframe.producing.producer import Producer
 from qframe.runtime.context import ConsumerContext
 from qframe.runtime.feed.slots import Slots
-from qframe.service import Service
+from qframe.service import SteppedService
 from qframe.stores.base import Groups, Inspecting, Topics
 from qframe.stores.types import Entry
 from qframe.topic import INTERNAL, Kind, Topic
@@ -66,7 +66,7 @@ class RelayStore(Topics, Groups, Inspecting, Protocol):
         """Lets go of connections that may be broken."""
 
 
-class Relay(Service):
+class Relay(SteppedService):
     """Serves one outbox in one worker.
 
     Args:
@@ -92,7 +92,7 @@ class Relay(Service):
         clock: Clock,
         on_failure: Callable[[str, BaseException], None],
     ) -> None:
-        super().__init__(f"qframe.relay.{outbox.prefix}", on_failure)
+        super().__init__(f"qframe.relay.{outbox.prefix}", on_failure, clock)
         self._outbox = outbox
         self._rows = outbox.rows
         # A relay never needs more, and what it reads must be what is committed by then.
@@ -106,7 +106,6 @@ class Relay(Service):
         self._catalog = catalog
         self._coordinator = coordinator
         self._events = events
-        self._clock = clock
         self._rung = threading.Event()
         self._unlisten = outbox.bell.listen(self._rung.set)
         self._listener: CommitListener | None = None
@@ -126,8 +125,6 @@ class Relay(Service):
         self._limit = FIRST_BATCH
         self._wait_s = SOONEST_S
         self._trouble_s = 0.0
-        self._steps = StepTimer(clock)
-        self.busy_s: Callable[[], float] = self._steps.busy_s
 
     def reconnect(self) -> None:
         """Lets go of connections to the store that may be broken; the engine is the user's."""

@@ -9,7 +9,7 @@ from typing import Final, Protocol
 
 import msgspec
 
-from qframe.clock import Clock, StepTimer
+from qframe.clock import Clock
 from qframe.coordination.base import Coordinator
 from qframe.errors import (
     BadInput,
@@ -28,7 +28,7 @@ from qframe.runtime.feed.slots import Slots
 from qframe.schedules.decision import decided, with_due
 from qframe.schedules.record import PendingTicks, Schedule
 from qframe.schedules.records import GROUP, TOPIC, RecordStore, ScheduleRecords
-from qframe.service import Service
+from qframe.service import SteppedService
 from qframe.stores.base import Searching
 from qframe.stores.records import Sought
 from qframe.stores.types import Entry
@@ -52,7 +52,7 @@ class LeaderStore(RecordStore, Searching, Protocol):
         """Lets go of connections that may be broken."""
 
 
-class Leader(Service):
+class Leader(SteppedService):
     """Serves all schedules of a store, while it owns their slot.
 
     Args:
@@ -76,21 +76,18 @@ class Leader(Service):
         clock: Clock,
         on_failure: Callable[[str, BaseException], None],
     ) -> None:
-        super().__init__("qframe.schedules", on_failure)
+        super().__init__("qframe.schedules", on_failure, clock)
         self._store = store
         self._producer = producer
         self._coordinator = coordinator
         self._declare = declare
         self._events = events
-        self._clock = clock
         self._records = ScheduleRecords(store, producer, on_damage=self._damaged)
         self._declared = False
         self._slots: Slots | None = None
         self._rung = threading.Event()
         self._trouble_s = 0.0
         self._idle = False
-        self._steps = StepTimer(clock)
-        self.busy_s: Callable[[], float] = self._steps.busy_s
 
     # For its worker.
 

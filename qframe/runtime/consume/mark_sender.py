@@ -8,16 +8,15 @@ from contextlib import suppress
 from queue import Empty, SimpleQueue
 from typing import Final
 
-from qframe.clock import StepTimer
 from qframe.runtime.context import ConsumerContext
 from qframe.runtime.handler.attempt import Attempt
-from qframe.service import Service
+from qframe.service import SteppedService
 
 LONGEST_REST_S: Final = 0.002
 MOST_AT_ONCE: Final = 500
 
 
-class MarkSender(Service):
+class MarkSender(SteppedService):
     """Marks effects whose handlers have returned, while their threads go on with the next message.
 
     A thread that waited for each mark would call no handler meanwhile, and each mark would be a
@@ -35,11 +34,8 @@ class MarkSender(Service):
     """
 
     def __init__(self, context: ConsumerContext, finish: Callable[[list[Attempt]], None]) -> None:
-        super().__init__(context.name_of("marks"), context.fail)
+        super().__init__(context.name_of("marks"), context.fail, context.clock)
         self._finish = finish
-        self._clock = context.clock
-        self._steps = StepTimer(context.clock)
-        self.busy_s: Callable[[], float] = self._steps.busy_s
         self._returned: SimpleQueue[Attempt | None] = SimpleQueue()
         self._calling = threading.Lock()
 

@@ -7,14 +7,13 @@ import threading
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
-from qframe.clock import StepTimer
 from qframe.errors import StoreUnavailable, UnknownGroup
 from qframe.message import Delivery
 from qframe.runtime.context import ConsumerContext
 from qframe.runtime.feed.slots import Slots
 from qframe.runtime.flow.in_flight import InFlight
 from qframe.runtime.renewal import renewed_in_s
-from qframe.service import Service
+from qframe.service import SteppedService
 from qframe.stores.base import Pulling
 from qframe.stores.types import NO_EPOCH, LeaseRef, RenewResult
 
@@ -27,7 +26,7 @@ class _LeaseKey(NamedTuple):
     receipt: str
 
 
-class LeaseRenewer(Service):
+class LeaseRenewer(SteppedService):
     """Renews in time, as `renewal` has it; a delivery that cannot be renewed is lost.
 
     A lease is counted from when its renewal was sent, never from when the reply came, so that it
@@ -56,7 +55,7 @@ class LeaseRenewer(Service):
         sending: Callable[[], Iterable[Delivery]],
         on_lost: Callable[[list[Delivery]], None],
     ) -> None:
-        super().__init__(context.name_of("renewal"), context.fail)
+        super().__init__(context.name_of("renewal"), context.fail, context.clock)
         self._context = context
         self._store = store
         self._in_flight = in_flight
@@ -64,9 +63,6 @@ class LeaseRenewer(Service):
         self._slots = slots
         self._sending = sending
         self._on_lost = on_lost
-        self._clock = context.clock
-        self._steps = StepTimer(context.clock)
-        self.busy_s: Callable[[], float] = self._steps.busy_s
         self._awake = threading.Event()
         self._was_answered = True
         self._kept_until_s: dict[Delivery, float] = {}

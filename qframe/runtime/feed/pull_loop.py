@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
 from contextlib import suppress
 from typing import Final, Protocol
 
-from qframe.clock import StepTimer
 from qframe.codec import new_token
 from qframe.errors import StoreUnavailable, UnknownGroup
 from qframe.retry import Backoff
@@ -18,7 +16,7 @@ from qframe.runtime.feed.slots import Slots
 from qframe.runtime.feed.unanswered_pulls import UnansweredPulls
 from qframe.runtime.flow.admission import LONGEST_SLEEP_S, AdmissionControl
 from qframe.runtime.flow.in_flight import InFlight
-from qframe.service import Service
+from qframe.service import SteppedService
 from qframe.stores.base import Pulling
 from qframe.stores.bell import Bell
 from qframe.stores.history import receipt_of
@@ -41,7 +39,7 @@ class PullStore(Pulling, Protocol):
         """Lets go of connections that may be broken."""
 
 
-class PullLoop(Service):
+class PullLoop(SteppedService):
     """Pulls for one consumer, for all its slots in one call.
 
     Args:
@@ -69,7 +67,7 @@ class PullLoop(Service):
         in_flight: InFlight,
         flow: AdmissionControl,
     ) -> None:
-        super().__init__(context.name_of("pull"), context.fail)
+        super().__init__(context.name_of("pull"), context.fail, context.clock)
         self._context = context
         self._store = store
         self._bell = bell
@@ -81,7 +79,6 @@ class PullLoop(Service):
         self._max_attempts = context.options.deliveries_at_most
         self._has_history = context.topic.history_ms > 0
         self._can_stand = bool(bell.address) and self._max_attempts > 1
-        self._clock = context.clock
         self._backoff = Backoff(0.05, cap=2)
         topic = context.topic
         self._planner = AskPlanner(
@@ -95,8 +92,6 @@ class PullLoop(Service):
         able = store.capabilities
         self._at_most = able.pull_at_most.get(topic.kind, PULL_AT_MOST)
         self._longest_s = LONGEST_SLEEP_WITH_BELL_S if able.bell else LONGEST_SLEEP_S
-        self._steps = StepTimer(context.clock)
-        self.busy_s: Callable[[], float] = self._steps.busy_s
         self._look_everywhere_at_s = 0.0
         self.idle: bool = False
         self.looked: int = 0

@@ -7,13 +7,12 @@ from collections.abc import Callable
 from queue import Empty, SimpleQueue
 from typing import Final, Protocol
 
-from qframe.clock import StepTimer
 from qframe.message import Delivery
 from qframe.outcomes import Settled
 from qframe.runtime.context import ConsumerContext
 from qframe.runtime.feed.settlement_sender import One, SettlementSender
 from qframe.runtime.handler.retry_policy import Disposition
-from qframe.service import Service
+from qframe.service import SteppedService
 
 LINGER_S: Final = 0.01
 FLUSH_AT: Final = 256
@@ -49,7 +48,7 @@ class SettlementReceiver(Protocol):
         """Stops sending what the store does not take; its leases will expire."""
 
 
-class Settler(Service):
+class Settler(SteppedService):
     """Gathers settlements for up to 10 ms or 256 deliveries, whichever is first, and sends them.
 
     When nothing else is in flight there is nothing to wait for, and they are sent at once. An
@@ -61,11 +60,8 @@ class Settler(Service):
     """
 
     def __init__(self, context: ConsumerContext, sender: SettlementSender) -> None:
-        super().__init__(context.name_of("settler"), context.fail)
+        super().__init__(context.name_of("settler"), context.fail, context.clock)
         self._sender = sender
-        self._clock = context.clock
-        self._steps = StepTimer(context.clock)
-        self.busy_s: Callable[[], float] = self._steps.busy_s
         self._inbox: SimpleQueue[Settlements | None] = SimpleQueue()
         self._abandoned = threading.Event()
 
