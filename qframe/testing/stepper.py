@@ -31,7 +31,6 @@ class Stepper:
         settler: what tells the store.
         store: the store.
         life: the worker's.
-        settings: applies what is set for the group.
 
     Attributes:
         due_ms: when the next message falls due, if nothing more is due now; None if none will.
@@ -45,7 +44,6 @@ class Stepper:
         settler: DirectSettler,
         store: Store,
         life: WorkerLife,
-        settings: LiveSettings,
     ) -> None:
         self._topic = consumer.context.topic
         self._options = consumer.context.options
@@ -55,7 +53,7 @@ class Stepper:
         self._settler = settler
         self._store = store
         self._life = life
-        self._settings = settings
+        self._settings = LiveSettings(consumer)
         self._turn = 0
         self.due_ms: int | None = None
 

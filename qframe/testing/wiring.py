@@ -28,7 +28,6 @@ from qframe.runtime.feed.settlement_sender import SettlementSender
 from qframe.runtime.handler.attempt import Attempt
 from qframe.runtime.handler.spec import ConsumerSpec
 from qframe.runtime.process.health import Health
-from qframe.runtime.process.live_settings import LiveSettings
 from qframe.schedules.leader import Leader
 from qframe.stores.base import Store
 from qframe.testing.clock import StandingClock, SteppedClock
@@ -194,9 +193,8 @@ class Wiring:
         self._store.subscribe(topic, group, options.start, max_parked=options.parked_at_most)
         running.join()
         return Stepper(
-            running, executor=executors[0], settler=settlers[0], store=self._store, life=life,
-            settings=LiveSettings(running, self._app.events),
-        )  # fmt: skip
+            running, executor=executors[0], settler=settlers[0], store=self._store, life=life
+        )
 
     def relays(self) -> list[Relay]:
         """The relays of the app's outboxes; none of them runs."""

@@ -67,14 +67,14 @@ def test_stacks_are_told_until_the_stores_clock_says_so_and_a_minute_at_most() -
 def test_a_setting_that_no_consumer_can_have_gives_way_to_the_code() -> None:
     events, told = Events(), []
     events.listen(lambda name, _: told.append(name))
-    consumer = MagicMock(topic="orders", group="g")
+    consumer = MagicMock(context=context_of(TOPIC, events=events))
 
     def refuse(value: object) -> None:
         if value is not None:
             raise BadOption("threads", value, "there are too many", "use fewer")
 
     consumer.executor.resize.side_effect = consumer.flow.set_rate.side_effect = refuse
-    LiveSettings(consumer, events).apply({"threads": "5", "rate": "5/s"})
+    LiveSettings(consumer).apply({"threads": "5", "rate": "5/s"})
     for setting in (consumer.executor.resize, consumer.flow.set_rate):
         assert [call.args[0] is None for call in setting.call_args_list] == [False, True]
     assert told.count("tuning.ignored") == 2

@@ -27,16 +27,13 @@ class LiveSettings:
     A wrong value (written by hand, or by a later version) is reported once and ignored.
 
     Args:
-        consumer: the consumer.
-        events: hears what was changed, and what is wrong.
+        consumer: the consumer; what was changed, and what is wrong, are events of its.
     """
 
-    def __init__(self, consumer: Consumer, events: Events) -> None:
+    def __init__(self, consumer: Consumer) -> None:
         self._consumer = consumer
-        self._events = events
         self._texts: Mapping[str, str] = {}
         self._applied = Tuning()
-        self._where = {"topic": consumer.topic, "group": consumer.group}
 
     @property
     def tuning(self) -> Tuning:
@@ -67,16 +64,15 @@ class LiveSettings:
             consumer.flow.pause()
         else:
             consumer.flow.resume()
-        if self._events:
-            self._report(before, tuning, wrong)
+        self._report(before, tuning, wrong)
 
     def _report(self, before: Tuning, tuning: Tuning, wrong: list[BadOption]) -> None:
         """Reports changes and wrong values; the admission control reports pauses itself."""
         facts = {name: getattr(tuning, name) for name in ("threads", "rate", "in_flight")}
         if any(getattr(before, name) != value for name, value in facts.items()):
-            self._events.emit("consumer.tuned", **facts, **self._where)
+            self._consumer.context.emit("consumer.tuned", **facts)
         for error in wrong:
-            self._events.emit("tuning.ignored", error=str(error), **self._where)
+            self._consumer.context.emit("tuning.ignored", error=str(error))
 
 
 class SettingsPoller(Service):
@@ -92,7 +88,7 @@ class SettingsPoller(Service):
         store: has the settings.
         reporter: reports of the consumers.
         clock: tells when the store was heard.
-        events: hears what was changed, and that the store is back.
+        events: hears that the store is back.
         on_failure: called when it ends by an error.
     """
 
@@ -120,7 +116,7 @@ class SettingsPoller(Service):
             self._by_topic.setdefault(consumer.topic, []).append(consumer)
         self._topics = [each[0].context.topic for each in self._by_topic.values()]
         self._asked = [(consumer.context.topic, consumer.group) for consumer in consumers]
-        self._settings = [LiveSettings(consumer, events) for consumer in consumers]
+        self._settings = [LiveSettings(consumer) for consumer in consumers]
 
     def begin(self) -> None:
         """Applies the settings and reports before the consumers begin, and again from now on.
