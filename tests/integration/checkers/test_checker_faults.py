@@ -33,6 +33,7 @@ from qframe import (
     StoreFull,
     TransactionalChecker,
 )
+from qframe.app.assembly import SharedParts
 from qframe.clock import SYSTEM_CLOCK
 from qframe.idempotency.base import Claim, Scope, State
 from qframe.idempotency.redis import SHARDS, call
@@ -409,14 +410,10 @@ def test_a_run_is_claimed_in_one_call_and_given_up_with_its_messages(
     with checker_of(request, name, tmp_path, key="n") as checker:
         app = work(handle, checker).app
         app.declare(TOPIC)
-        consumer = app.parts.assembly(lambda _: app.coordinator).consumer(
-            app.consumers[0],
-            TOPIC,
-            app.coordinator,
-            app.parts.part_failed,
-            EventLoop(app.parts.part_failed, SYSTEM_CLOCK),
-            worker="w",
-        )
+        failed = app.parts.part_failed
+        shared = SharedParts("w", app.coordinator, EventLoop(failed, SYSTEM_CLOCK), failed)
+        assembly = app.parts.assembly(lambda _: app.coordinator)
+        consumer = assembly.consumer(app.consumers[0], TOPIC, shared)
         policy = consumer.policy
         assert isinstance(policy, Marks)
         bodies = [b'{"n":1}', b'{"n":2}', b"{}", b'{"n":1}']
