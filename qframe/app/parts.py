@@ -146,12 +146,9 @@ class AppParts:
         """Counts from now on, there if `meters` is given, unless it counts already."""
         with self.guard:
             if self.meters is None:
-                opened = self.opened
-                self.meters = meters_class()(opened.clock) if meters is None else meters
+                self.meters = meters_class()(self.opened.clock) if meters is None else meters
                 self.events.count(self.meters)
-                if opened.store is not None:
-                    opened.store = self.meters.timed(opened.store)
-                    opened.producer = opened.catalog = None
+                self._wrap_store(self.meters.timed)
             return self.meters
 
     def trace(self, tracing: Tracing) -> None:
@@ -159,11 +156,15 @@ class AppParts:
         with self.guard:
             if self.tracing is None:
                 self.tracing = tracing
-                opened = self.opened
-                if opened.store is not None:
-                    opened.store = tracing.around_store(opened.store)
-                    opened.producer = opened.catalog = None
+                self._wrap_store(tracing.around_store)
                 self.trace_outboxes()
+
+    def _wrap_store(self, wrap: Callable[[Store], Store]) -> None:
+        """Has what is made from now on call an open store through what is wrapped around it."""
+        opened = self.opened
+        if opened.store is not None:
+            opened.store = wrap(opened.store)
+            opened.producer = opened.catalog = None
 
     def trace_outboxes(self) -> None:
         """Has the messages of its outboxes carry the context in which they are stored."""
