@@ -308,7 +308,6 @@ class Database:
                     backend.notify(cursor, notifications)
                 stage.committing = writes
                 cursor.execute("COMMIT")
-                stage.committing = False
             cursor.close()
         except BaseException as error:
             if not isinstance(error, (*backend.failures, QFrameError)):

@@ -68,7 +68,7 @@ _READ_ONLY: Final = "25006"
 _FORBIDDEN: Final = "42501"
 _NO_SCHEMA: Final = "3F000"  # none of the search path is there
 _TOO_MANY: Final = "53300"
-_CANCELED: Final = "57014"
+_CANCELED: Final = ("57014", "25P04")  # also by a limit of time: of a statement, of a transaction
 _LOCKED: Final = "55P03"
 _ENCODINGS: Final = (None, "UTF8", "SQL_ASCII")  # a pooler may not tell; the last takes any text
 # As a connection is refused, without its state; from `max_connections` to that of a role.
@@ -208,7 +208,7 @@ class Postgres(Backend):
             return StoreUnavailable(self.shown, text, **READ_ONLY)
         if state == _TOO_MANY or (state is None and any(each in text for each in _TOO_MANY_TEXTS)):
             return StoreUnavailable(self.shown, text, **CROWDED)
-        if state == _CANCELED:
+        if state in _CANCELED:
             return StoreUnavailable(self.shown, text, **CUT_SHORT)
         if state == _LOCKED:
             return StoreUnavailable(self.shown, text, **HELD_UP)
@@ -234,7 +234,7 @@ class Postgres(Backend):
             return BadUrl("store", self.shown, f"the server refuses it ({text})", remedy)
         if isinstance(error, self._psycopg.DataError) and state is None:
             return BadUrl("string for the store", self.shown, text, "remove the NUL character")
-        if isinstance(error, (self._psycopg.OperationalError, self._psycopg.InterfaceError)):
+        if self.is_gone(error) or isinstance(error, self._psycopg.OperationalError):
             return None
         return error if isinstance(error, self._psycopg.Error) else None
 

@@ -1,0 +1,314 @@
+"""A session with ZooKeeper whose replies are given: what is asked, granted, repeated and told."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from kazoo.exceptions import (
+    AuthFailedError,
+    ConnectionLoss,
+    KazooException,
+    NoAuthError,
+    NodeExistsError,
+    SessionExpiredError,
+)
+from kazoo.handlers.threading import KazooTimeoutError
+from kazoo.protocol.serialization import Connect
+from kazoo.protocol.states import KazooState, KeeperState
+
+from qframe.clock import VirtualClock
+from qframe.drivers import zookeeper as driver
+from qframe.drivers.zookeeper import ZooKeeper
+from qframe.drivers.zookeeper_servers import servers_of
+from qframe.errors import CoordinatorUnavailable
+
+SESSION_S = 9.0
+URL = "zookeeper://a,b,c/shop/qf"
+
+
+class Reply:
+    """A reply to a request; an error is raised."""
+
+    def __init__(self, reply: Any) -> None:
+        self._reply = reply
+
+    def get(self, timeout: float) -> Any:
+        assert timeout >= 0
+        if isinstance(self._reply, Exception):
+            raise self._reply
+        return self._reply
+
+
+class Opened:
+    """What is known of kazoo's client, which asks nobody: a test says what is answered."""
+
+    it: Any
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, url: str = URL) -> None:
+        self.clock = VirtualClock()
+        monkeypatch.setattr(driver, "SYSTEM_CLOCK", self.clock)
+        self.states = 0
+        self.it = driver._Open(servers_of(url), SESSION_S, None, self._state)
+        self.invoked: list[tuple[float, Any]] = []
+        self.grant(1, 6000)
+        self.it._invoke = self._invoke
+        self.asked: list[str] = []
+        self.replies: dict[str, list[Any]] = {}
+        client = self.it.client
+        client.start_async = lambda: self.asked.append("start")
+        for name in ("exists_async", "create_async", "get_children_async"):
+            setattr(client, name, self._answer(name.removesuffix("_async")))
+        self.pauses: list[float] = []
+        self.it._pause = SimpleNamespace(wait=self._pass)
+
+    def grant(self, session: int, silence_ms: int) -> None:
+        """What the next connection is granted."""
+        self._granted = SimpleNamespace(session_id=session, time_out=silence_ms)
+
+    def connect(self, session: int = 0, silence_ms: int = 6000) -> Any:
+        """Connects; returns what was asked, and how long the reply may take."""
+        if session:
+            self.grant(session, silence_ms)
+        self.it._asked(20.0, Connect(0, 77, 0, 0, b"", False))
+        return self.invoked[-1]
+
+    def _invoke(self, timeout: float, request: Any, xid: Any = None) -> Any:
+        self.invoked.append((timeout, request))
+        return (self._granted, 0)
+
+    def _answer(self, name: str) -> Callable[[str], Reply]:
+        def answer(path: str) -> Reply:
+            self.asked.append(f"{name} {path}")
+            return Reply(self.replies[name].pop(0) if self.replies.get(name) else None)
+
+        return answer
+
+    def _pass(self, seconds: float) -> None:
+        self.pauses.append(seconds)
+        self.clock.advance(round(seconds * 1000))
+
+    def _state(self) -> None:
+        self.states += 1
+
+
+@pytest.fixture
+def opened(monkeypatch: pytest.MonkeyPatch) -> Opened:
+    return Opened(monkeypatch)
+
+
+def test_a_server_has_its_share_of_the_session_to_answer_and_says_how_long_that_is(
+    opened: Opened,
+) -> None:
+    timeout, request = opened.connect(5, 4000)
+    assert (timeout, request.last_zxid_seen) == (SESSION_S / 5, 77)
+    assert opened.it.session == (5, 4.0)
+    opened.grant(0, 0)
+    opened.connect()  # a session that has expired is granted no time
+    assert opened.it.session == (5, 4.0)
+    assert opened.it._asked(20.0, "ping", 3) is not None
+    assert opened.invoked[-1] == (20.0, "ping")
+
+
+def test_who_was_away_for_a_whole_session_asks_as_one_that_has_seen_nothing(
+    opened: Opened,
+) -> None:
+    opened.connect(5, 4000)
+    opened.it._changed(KazooState.SUSPENDED)
+    opened.clock.advance(4000)
+    assert opened.connect()[1].last_zxid_seen == 77
+    opened.clock.advance(1)
+    assert opened.connect()[1].last_zxid_seen == 0
+
+
+def test_a_session_is_none_once_it_is_lost_and_the_state_is_told_each_time(opened: Opened) -> None:
+    opened.connect(5)
+    assert not opened.it._heard.is_set()
+    opened.it._changed(KazooState.SUSPENDED)
+    assert opened.it.session.id == 5
+    assert opened.it._heard.is_set()
+    opened.it._changed(KazooState.LOST)
+    assert opened.it.session == (0, 0.0)
+    assert opened.states == 2
+    assert opened.it.trouble_of(ConnectionLoss()) == "no server answered in time"
+    opened.it._note("its last words")
+    assert opened.it.trouble_of(ConnectionLoss()) == "its last words"
+    assert "refuses the user" in opened.it.trouble_of(AuthFailedError())
+    opened.it.client._session_callback = None
+    opened.it.client._state = KeeperState.AUTH_FAILED
+    opened.it._changed(KazooState.LOST)
+    assert "refuses the user" in opened.it.trouble_of(ConnectionLoss())
+
+
+def test_with_another_session_the_chroot_is_made_again_and_with_the_same_one_not(
+    opened: Opened, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[str] = []
+
+    class Transaction:
+        def __init__(self) -> None:
+            self.operations: list[Any] = []
+
+        def commit_async(self) -> None:
+            made.extend(each.path for each in self.operations)
+
+    opened.it.client.transaction = Transaction
+    opened.connect(5)
+    opened.it._changed(KazooState.CONNECTED)
+    assert made == []  # it is begun only now
+    opened.replies["exists"] = [object()]
+    opened.it.begin(10.0)
+    opened.it._changed(KazooState.CONNECTED)
+    assert made == []
+    opened.connect(6)
+    opened.it._changed(KazooState.CONNECTED)
+    assert made == ["/shop", "/shop/qf"]
+    opened.it._changed(KazooState.CONNECTED)
+    assert made == ["/shop", "/shop/qf"]
+
+
+def test_of_the_chroot_the_nodes_are_made_that_are_missing_and_all_paths_are_below_it(
+    opened: Opened,
+) -> None:
+    opened.it._heard.set()
+    opened.replies = {"exists": [None, object(), None], "create": [NodeExistsError()]}
+    opened.it.begin(10.0)
+    assert opened.asked == [
+        "start", "exists /shop/qf", "exists /shop", "exists /shop/qf", "create /shop/qf",
+        "get_children /shop/qf",
+    ]  # fmt: skip
+    assert opened.it.client.chroot == "/shop/qf"
+
+
+def test_without_a_chroot_one_question_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    opened = Opened(monkeypatch, "zookeeper://a")
+    opened.it._heard.set()
+    opened.replies["exists"] = [object()]
+    opened.it.begin(10.0)
+    assert opened.asked == ["start", "exists /"]
+
+
+@pytest.mark.parametrize("error", [ConnectionLoss(), SessionExpiredError()])
+def test_what_was_not_answered_is_asked_again_until_it_is_too_late(
+    opened: Opened, error: Exception
+) -> None:
+    opened.it._heard.set()
+    opened.replies["exists"] = [error, object()]
+    opened.it.begin(1.0)
+    assert opened.pauses == [driver.FIRST_PAUSE_S]
+    opened.replies["exists"] = [error] * 99
+    with pytest.raises(type(error)):
+        opened.it.begin(1.0)
+    assert opened.clock.monotonic_s() == 1.0
+
+
+@pytest.mark.parametrize(("error", "refused"), [(NoAuthError(), False), (ConnectionLoss(), True)])
+def test_a_user_that_is_refused_is_told_at_once(
+    opened: Opened, error: Exception, *, refused: bool
+) -> None:
+    opened.it._heard.set()
+    opened.it._refused = refused
+    opened.replies["exists"] = [error, object()]
+    with pytest.raises(type(error)):
+        opened.it.begin(1.0)
+    assert opened.pauses == []
+
+
+@pytest.mark.parametrize(
+    ("connected", "order"), [(True, ["stop", "close", "cut"]), (False, ["cut"])]
+)
+def test_a_session_is_ended_before_its_connection_is_cut_if_there_is_one(
+    opened: Opened, monkeypatch: pytest.MonkeyPatch, *, connected: bool, order: list[str]
+) -> None:
+    done: list[str] = []
+    opened.connect(5)
+    monkeypatch.setattr(type(opened.it.client), "connected", connected)
+    opened.it._connections = SimpleNamespace(
+        end=lambda: done.append("end"), cut=lambda: done.append("cut")
+    )
+
+    def stop() -> None:
+        done.append("stop")
+        raise KazooException("half way")  # which keeps nobody from closing
+
+    opened.it.client.stop = stop
+    opened.it.client.close = lambda: done.append("close")
+    opened.it.end()
+    assert done[: 1 + len(order)] == ["end", *order]
+    assert sorted(done) == ["close", "cut", "end", "stop"]
+    assert opened.it.session == (0, 0.0)
+
+
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        (ConnectionLoss(), "cannot be reached: its last words"),
+        (KazooTimeoutError(), "cannot be reached: its last words"),
+        (AuthFailedError(), "it refuses the user or password"),
+        (NoAuthError(), "refuses access: its nodes at /shop/qf are not open"),
+    ],
+)
+def test_a_session_that_does_not_begin_is_closed_and_why_is_told(
+    monkeypatch: pytest.MonkeyPatch, error: Exception, words: str
+) -> None:
+    ended: list[object] = []
+
+    def begin(self: Any, _: float) -> None:
+        self.trouble = "its last words"
+        raise error
+
+    monkeypatch.setattr(driver._Open, "begin", begin)
+    monkeypatch.setattr(driver._Open, "end", lambda self: ended.append(self))
+    zookeeper = ZooKeeper(URL, session_s=SESSION_S, on_state=lambda: None)
+    with pytest.raises(CoordinatorUnavailable, match=words):
+        zookeeper.start(1.0)
+    assert len(ended) == 1
+    assert zookeeper._open is None
+
+
+def test_a_mistake_of_ours_is_told_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    def begin(*_: object) -> None:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(driver._Open, "begin", begin)
+    zookeeper = ZooKeeper(URL, session_s=SESSION_S, on_state=lambda: None)
+    with pytest.raises(ZeroDivisionError):
+        zookeeper.start(1.0)
+    assert zookeeper._open is None
+
+
+def test_a_session_is_begun_once_and_once_more_after_a_fork(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    begun: list[object] = []
+    monkeypatch.setattr(driver._Open, "begin", lambda self, _: begun.append(self))
+    monkeypatch.setattr(driver._Open, "end", lambda _: None)
+    zookeeper = ZooKeeper(URL, session_s=SESSION_S, on_state=lambda: None)
+    for _ in range(2):
+        zookeeper.start(1.0)
+    assert len(begun) == 1
+    assert zookeeper.client is not None
+    monkeypatch.setattr(os, "getpid", lambda: -1)
+    assert (zookeeper.session_id, zookeeper.session_s, zookeeper.trouble) == (0, 0.0, "")
+    with pytest.raises(CoordinatorUnavailable, match="was not started in this process"):
+        _ = zookeeper.client
+    zookeeper.start(1.0)
+    assert len(begun) == 2
+
+
+def test_of_what_kazoo_logs_the_last_words_are_kept_and_not_what_follows_from_them() -> None:
+    noted: list[str] = []
+    logger = driver._logger(noted.append)
+    for text in (
+        "Connection dropped: socket connection error: refused", "Transition to CONNECTING",
+        "Failed connecting to Zookeeper within the connection retry policy.", "Zookeeper: %s",
+    ):  # fmt: skip
+        logger.warning(text, *(["odd"] if "%s" in text else []))
+    logger.info("Connecting to a")
+    assert noted == ["refused", "Zookeeper: odd"]
+    assert logger.parent is None
+    assert logger.level == logging.WARNING
