@@ -148,36 +148,52 @@ def test_of_replies_that_broke_off_those_that_came_count(bench: Bench) -> None:
     assert bench.are_open == [False]
 
 
-def test_what_cannot_be_sent_has_no_reply_and_is_not_sent_in_part(bench: Bench) -> None:
+class Written:
+    """In place of a connection: notes what it is given to send, up to what it cannot."""
+
+    def __init__(self, wire: Any, *faults: Exception) -> None:
+        self.driver = wire.driver
+        self.sent: list[bytes] = []
+        self._faults = list(faults)
+
+    def send(self, packed: bytes) -> None:
+        self.sent.append(packed)
+        if self._faults:
+            raise self._faults.pop(0)
+
+
+def written_by(sending: Any, *faults: Exception) -> Written:
+    """Has what is sent noted."""
+    sending._connection = Written(sending._connection, *faults)
+    return sending._connection  # type: ignore[no-any-return]
+
+
+def test_nothing_follows_what_was_sent_in_part_and_no_reply_is_waited_for(bench: Bench) -> None:
+    """The server would take what follows for the rest of it."""
     with bench.node.begin() as sending:
-        bench.pool.made[0]._sock.close()
-        sending.add(0, b"x" * PIECE)  # is sent at once
+        written = written_by(sending, TimeoutError("slow"))
+        sending.add(0, b"x" * PIECE)
         sending.add(1, b"PING\r\n")
         first, second = sending.replies()
     assert type(first) is type(second) is NoReply
-    assert isinstance(first.why, OSError)
+    assert isinstance(first.why, TimeoutError)
+    assert len(written.sent) == 1
+    assert bench.are_open == [False]
 
 
 def test_requests_go_together_until_they_are_many(bench: Bench) -> None:
     with bench.node.begin() as sending:
-        wire: Any = sending._connection
-        sent: list[bytes] = []
-
-        class Sent:
-            driver = wire.driver
-
-            def send(self, packed: bytes) -> None:
-                sent.append(packed)
-
-        sending._connection = Sent()  # type: ignore[assignment]
+        written = written_by(sending)
         sending.add(0, b"a")
         sending.add(1, b"b" * (PIECE - 2))
-        assert sent == []
+        assert written.sent == []
         sending.add(2, b"c")
-        assert [len(one) for one in sent] == [PIECE]
+        assert [len(one) for one in written.sent] == [PIECE]
         sending.add(3, b"d")
-        sending.flush()
-        assert sent[1:] == [b"d"]
+        assert len(written.sent) == 1
+        for _ in range(2):
+            sending.flush()
+        assert written.sent[1:] == [b"d"]
         sending.abandon()
 
 
@@ -193,6 +209,18 @@ def test_a_request_that_cannot_be_made_ends_the_connection_of_those_before_it(
         begin()
     assert bench.are_open == [False]
     assert not bench.pool.lent
+
+
+def test_an_error_after_the_last_reply_keeps_the_connection(bench: Bench) -> None:
+    def begin() -> None:
+        with bench.node.begin() as sending:
+            assert sending.replies() == []
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        begin()
+    assert bench.are_open == [True]
+    assert (bench.node.breaks, len(bench.pool.lent)) == (0, 1)
 
 
 def test_an_error_of_a_server_is_a_reply_and_one_that_ends_the_connection_is_none(
