@@ -29,18 +29,16 @@ from qframe.errors import BadUrl, StoreDamaged, StoreFull, StoreUnavailable
 
 # Replies of a server that has done nothing, and may do it later or elsewhere.
 AGAIN: Final = (BusyLoadingError, ClusterDownError, ReadOnlyError, TryAgainError)
-AGAIN_TEXTS: Final = (
-    "LOADING", "BUSY ", "MASTERDOWN", "MISCONF", "NOREPLICAS", "READONLY", "UNBLOCKED",
-)  # fmt: skip
+AGAIN_TEXTS: Final = ("BUSY ", "MISCONF", "NOREPLICAS", "UNBLOCKED")  # which have no class
 _FORBIDDEN_TEXT: Final = "The user executing the script can't"  # before 7.2, in place of NOPERM
 _UNKNOWN_TEXTS: Final = ("unknown command", "unknown redis command")
-_PRIMARY: Final = "name the primary in the URL, or its Sentinels: redis+sentinel://…"
 # What becomes of a connection before its first answer; later on nothing of redis-py's reads it.
 _UNGREETED: Final = ("Error while reading from", "Connection closed by server")
 _UNANSWERED: Final = "handshake operation timed out"
 _REMEDIES: Final = {
-    "READONLY": _PRIMARY,
-    "You can't write against a read only replica": _PRIMARY,  # as the client cuts it
+    # As the client cuts it.
+    "You can't write against a read only replica": "name the primary in the URL, or its "
+    "Sentinels: redis+sentinel://…",
     "NOREPLICAS": "bring a replica back, or lower the server's min-replicas-to-write",
     "MISCONF": "see in the server's log why it cannot save, such as a full disk",
 }

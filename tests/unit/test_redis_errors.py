@@ -16,6 +16,7 @@ from redis.exceptions import (
     BusyLoadingError,
     ClusterDownError,
     InvalidResponse,
+    MasterDownError,
     MovedError,
     NoPermissionError,
     OutOfMemoryError,
@@ -65,10 +66,9 @@ def after(error: Exception, cause: Exception, *, raised: bool = False) -> Except
             ONE, ReadOnlyError("You can't write against a read only replica."), StoreUnavailable,
             "refuses writes.*name the primary",
         ),
-        (ONE, ResponseError("READONLY x"), StoreUnavailable, "refuses writes.*name the primary"),
         (ONE, ResponseError("MISCONF x"), StoreUnavailable, "refuses writes.*full disk"),
         (ONE, ResponseError("NOREPLICAS x"), StoreUnavailable, "refuses writes.*bring a replica"),
-        (ONE, ResponseError("MASTERDOWN x"), StoreUnavailable, "cannot be reached"),
+        (ONE, MasterDownError("x"), StoreUnavailable, "cannot be reached"),
         (ONE, ResponseError("UNBLOCKED x"), StoreUnavailable, "cannot be reached"),
         (ONE, ResponseError("BUSY Redis is busy"), StoreUnavailable, "cannot be reached"),
         (ONE, ResponseError("BUSYKEY x"), StoreDamaged, ""),
@@ -89,10 +89,10 @@ def after(error: Exception, cause: Exception, *, raised: bool = False) -> Except
             after(client.TimeoutError("x"), OSError("_ssl.c: The handshake operation timed out")),
             StoreUnavailable, r"does not answer in TLS.*write redis\+cluster://",
         ),
-        (
-            TLS, after(client.ConnectionError("x"), FileNotFoundError("ca.pem")), StoreUnavailable,
-            "cannot be reached by TLS",
-        ),
+        *[
+            (TLS, after(client.ConnectionError("x"), fault), StoreUnavailable, "reached by TLS")
+            for fault in (FileNotFoundError("ca.pem"), PermissionError("ca.pem"))
+        ],
         (
             TLS, client.ConnectionError("certificate verify failed"), StoreUnavailable,
             "not trusted.*ssl_ca_certs=",
@@ -117,10 +117,17 @@ def after(error: Exception, cause: Exception, *, raised: bool = False) -> Except
             ONE,
             after(
                 MasterNotFoundError("none"),
-                ExceptionGroup("", [after(client.ConnectionError("away"), gaierror("x"))]),
+                ExceptionGroup(
+                    "",
+                    [
+                        after(client.ConnectionError("gone"), OSError("refused")),
+                        after(client.ConnectionError("unknown"), gaierror("x")),
+                        after(client.ConnectionError("away"), OSError("refused")),
+                    ],
+                ),
                 raised=True,
             ),
-            StoreUnavailable, "none: away.*correct the host's name",
+            StoreUnavailable, "none: away: unknown; correct the host's name",
         ),
     ],
 )  # fmt: skip

@@ -9,6 +9,7 @@ from copy import deepcopy
 from typing import Any
 
 import pytest
+from eventually import eventually
 from growth import grows
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -20,6 +21,7 @@ from qframe.coordination.lease import (
     HEARTBEATS,
     LOOK_EVERY_S,
     LOOK_EVERY_WITH_BELL_S,
+    LeaseCoordinator,
     LeaseSession,
 )
 from qframe.coordination.member import MembershipService
@@ -418,3 +420,31 @@ def test_a_neighbour_whose_process_is_gone_ends_the_wait_for_the_bell(
     found = store.roster(topic, GROUP)
     assert found is not None
     assert (other in [one.id for one in found.members]) is not is_neighbour
+
+
+def test_a_lease_is_as_long_as_three_sessions_and_a_member_is_watched_until_it_leaves() -> None:
+    model = ModelStore(clock=VirtualClock())
+    topic = Topic("t", slots=SLOTS)
+    model.declare(topic)
+    model.subscribe(topic, GROUP)
+    store: Any = Late(model)
+    leases_ms: list[int] = []
+
+    def heartbeat(*words: Any) -> int:
+        leases_ms.append(words[-1])
+        return model.heartbeat(*words)
+
+    store.heartbeat = heartbeat
+    coordinator = LeaseCoordinator(
+        store, worker="w", session_s=LEASE_S, events=Events(), clock=VirtualClock(),
+        on_failure=lambda *_: None,
+    )  # fmt: skip
+    member = coordinator.join(topic, GROUP, on_change=lambda: None)
+    eventually(lambda: leases_ms)
+    watched: Any = coordinator._expiry
+    assert watched._members == (member,)
+    member.leave()
+    assert watched._members == ()
+    coordinator.close()
+    assert watched.stopping
+    assert set(leases_ms) == {18_000}

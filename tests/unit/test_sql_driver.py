@@ -8,11 +8,12 @@ from typing import Any
 import pytest
 from sqlalchemy.exc import TimeoutError as NoneFree
 
-from qframe.clock import VirtualClock
+from qframe.clock import SYSTEM_CLOCK, VirtualClock
 from qframe.drivers import sql as driver
 from qframe.drivers.sql import Database, Transaction
 from qframe.drivers.sql_backend import Backend
 from qframe.errors import AnswerLost, BadUrl, StoreUnavailable
+from qframe.forks import Forks
 
 
 class FailureError(Exception):
@@ -312,3 +313,29 @@ def test_a_change_is_run_for_each_tuple_and_not_at_all_without_any(
 
     assert bench.database.write(run) == [0, 1, 1]
     assert bench.done == [["write", "change", "change 2 times", "COMMIT", "close", "close"]]
+
+
+@pytest.mark.parametrize("outlives", [True, False])
+def test_a_child_has_connections_of_its_own_and_closes_none_of_its_parents(
+    bench_of: Make, monkeypatch: pytest.MonkeyPatch, *, outlives: bool
+) -> None:
+    bench = bench_of()
+    monkeypatch.setattr(Server, "outlives_fork", outlives)
+    bench.database._before_fork()
+    assert bench.times_closed == (not outlives)
+    parents = bench.server.pool
+    bench.database._begin_anew()
+    assert bench.server.pool is not parents
+    assert any(kept is parents for kept in Forks._kept)
+    assert bench.times_closed == (not outlives)
+
+
+def test_the_time_is_the_servers_where_it_has_one_and_none_was_given(
+    bench_of: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench = bench_of()
+    assert bench.database.read(Transaction.now_ms) == VirtualClock().now_ms()
+    assert Database("server://").clock is SYSTEM_CLOCK
+    monkeypatch.setattr(Server, "has_clock", True)
+    monkeypatch.setattr(Server, "now_ms", lambda *_: 7)
+    assert Database("server://").read(Transaction.now_ms) == 7

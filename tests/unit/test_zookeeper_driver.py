@@ -312,3 +312,19 @@ def test_of_what_kazoo_logs_the_last_words_are_kept_and_not_what_follows_from_th
     assert noted == ["refused", "Zookeeper: odd"]
     assert logger.parent is None
     assert logger.level == logging.WARNING
+
+
+@pytest.mark.parametrize(
+    ("url", "error", "trouble", "words"),
+    [
+        ("zookeeper://a", NoAuthError(), "", "its nodes at / are not open"),
+        (URL, ConnectionLoss(), "", "cannot be reached: ConnectionLoss; check that it runs"),
+        (URL, ConnectionLoss("odd"), "", "cannot be reached: odd"),
+        (URL, ConnectionLoss("odd"), "socket connection broken", "write zookeepers://"),
+    ],
+)
+def test_an_error_of_kazoo_is_told_with_what_is_known_of_it(
+    url: str, error: Exception, trouble: str, words: str
+) -> None:
+    zookeeper = ZooKeeper(url, session_s=SESSION_S, on_state=lambda: None)
+    assert words in str(zookeeper.unavailable(error, trouble))
