@@ -283,7 +283,7 @@ class _Open:
     def _make_root(self, until_s: float) -> None:
         """Makes the nodes of the chroot that are missing, and has all paths begin below it."""
         root = self._servers.root
-        self.client.chroot, self._rooted = "", self.session.id
+        self._rooted = self.session.id
         # Even without a chroot one question is asked: kazoo is connected before it shows the user.
         if self._reply(self.client.exists_async(root or "/"), until_s) is None:
             for path in self._root_paths():

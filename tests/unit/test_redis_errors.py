@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import partial
 from socket import gaierror
 from types import SimpleNamespace
 from typing import Any
@@ -222,6 +223,7 @@ def test_sentinels_have_options_of_their_own_beside_those_of_the_primary() -> No
     assert [(one["host"], one["port"]) for one in places] == [("a", 26379), ("b", 1)]
     assert {(one["password"], one["socket_timeout"]) for one in places} == {("s", 2.0)}
     assert all("client_name" not in one or one["client_name"] is None for one in places)
+    assert {(one["retry"].get_retries(), one["protocol"]) for one in places} == {(0, 2)}
     options = servers.all()[0].connection_pool.connection_kwargs
     found = {options[name] for name in ("username", "password", "db", "client_name")}
     assert found == {"u", "p", 2, "c"}
@@ -264,3 +266,30 @@ def test_a_redirection_to_a_node_that_is_not_there_is_a_connection_that_there_is
         servers.asked(AskError("1 h:7002"))
     servers.asked(AskError("1 h:7001")).disconnect()
     assert servers.breaks == 1
+
+
+def noting(done: list[str], **words: str) -> Any:
+    """An object whose methods do nothing but note what was called."""
+    return SimpleNamespace(**{name: partial(done.append, word) for name, word in words.items()})
+
+
+def test_all_connections_are_closed_also_those_to_sentinels_and_nodes() -> None:
+    done: list[str] = []
+    one = made_by("redis+sentinel://a,b/shop")
+    one._node, one._client = noting(done, disconnect="node"), noting(done, close="client")
+    one._sentinel = SimpleNamespace(sentinels=[noting(done, close="sentinel")] * 2)
+    one.look_again()
+    assert done == ["node"]
+    one.close()
+    assert done[1:] == ["node", "client", "sentinel", "sentinel"]
+    done.clear()
+    cluster = made_by("redis+cluster://a")
+    cluster.close()
+    assert cluster._cluster is None  # it was not found to be closed
+    cluster._cluster = noting(done, close="cluster")
+    cluster._cluster.nodes_manager = noting(done, initialize="look")
+    cluster._nodes["x"] = noting(done, disconnect="node")
+    cluster.look_again()
+    assert done == ["look"]
+    cluster.close()
+    assert done[1:] == ["node", "cluster"]

@@ -14,7 +14,7 @@ from sqlalchemy import make_url
 
 from qframe.clock import VirtualClock
 from qframe.drivers import sql_mariadb, sql_postgres, sql_silence
-from qframe.drivers.sql_backend import Backend, yes_or_no
+from qframe.drivers.sql_backend import Backend, shown_of, yes_or_no
 from qframe.drivers.sql_mariadb import MariaDb
 from qframe.drivers.sql_postgres import CHECK_EVERY_S, Postgres
 from qframe.drivers.sql_silence import connection_of
@@ -107,7 +107,7 @@ def check(backend: Backend, error: Exception, meaning: Meaning) -> None:
         (psycopg.DataError("cannot contain NUL (0x00) bytes"), lasting(BadUrl, "NUL character")),
         (of_postgres("22003"), lasting(psycopg.errors.NumericValueOutOfRange)),
         (of_postgres("53200"), lasting(StoreUnavailable)),
-        (of_postgres("42601"), lasting(psycopg.errors.SyntaxError)),
+        (of_postgres("42601", "bad value for x"), lasting(psycopg.errors.SyntaxError)),
     ],
 )  # fmt: skip
 def test_an_error_of_postgresql_has_one_meaning(error: Exception, meaning: Meaning) -> None:
@@ -210,6 +210,11 @@ def test_an_option_that_is_yes_or_no_is_nothing_else() -> None:
     assert yes_or_no("x", "migrate", "", False) is False
     with pytest.raises(BadUrl, match="migrate=true is not an option"):
         yes_or_no("x", "migrate", "true", True)
+
+
+def test_a_url_is_shown_without_its_password_and_its_options() -> None:
+    url = make_url("postgresql://u:secret@h:5432/d?sslpassword=secret")
+    assert shown_of(url) == "postgresql://u:***@h:5432/d"
 
 
 # Servers that say nothing.

@@ -202,7 +202,7 @@ def test_what_was_not_answered_is_asked_again_until_it_is_too_late(
     assert opened.pauses == [driver.FIRST_PAUSE_S]
     opened.replies["exists"] = [error] * 99
     with pytest.raises(type(error)):
-        opened.it.begin(1.0)
+        opened.it.begin(0.99)
     assert opened.clock.monotonic_s() == 1.0
 
 
@@ -219,27 +219,44 @@ def test_a_user_that_is_refused_is_told_at_once(
 
 
 @pytest.mark.parametrize(
-    ("connected", "order"), [(True, ["stop", "close", "cut"]), (False, ["cut"])]
+    ("connected", "order"),
+    [
+        (True, ["end", "start", "join 3.0", "stop", "close", "cut", "join 1.0"]),
+        (False, ["end", "cut", "start", "join 1.0", "stop", "close"]),
+    ],
 )
 def test_a_session_is_ended_before_its_connection_is_cut_if_there_is_one(
     opened: Opened, monkeypatch: pytest.MonkeyPatch, *, connected: bool, order: list[str]
 ) -> None:
     done: list[str] = []
-    opened.connect(5)
-    monkeypatch.setattr(type(opened.it.client), "connected", connected)
-    opened.it._connections = SimpleNamespace(
-        end=lambda: done.append("end"), cut=lambda: done.append("cut")
-    )
+
+    class Thread:
+        def __init__(self, target: Callable[[], None], daemon: bool, **_: str) -> None:
+            assert daemon
+            self._target = target
+
+        def start(self) -> None:
+            done.append("start")
+
+        def join(self, seconds: float) -> None:
+            done.append(f"join {seconds}")
+            if "stop" not in done:
+                self._target()
 
     def stop() -> None:
         done.append("stop")
         raise KazooException("half way")  # which keeps nobody from closing
 
+    opened.connect(5)
+    monkeypatch.setattr(type(opened.it.client), "connected", connected)
+    monkeypatch.setattr(driver, "threading", SimpleNamespace(Thread=Thread))
+    opened.it._connections = SimpleNamespace(
+        end=lambda: done.append("end"), cut=lambda: done.append("cut")
+    )
     opened.it.client.stop = stop
     opened.it.client.close = lambda: done.append("close")
     opened.it.end()
-    assert done[: 1 + len(order)] == ["end", *order]
-    assert sorted(done) == ["close", "cut", "end", "stop"]
+    assert done == order
     assert opened.it.session == (0, 0.0)
 
 
