@@ -28,6 +28,7 @@ from redis.exceptions import (
 )
 from redis.sentinel import MasterNotFoundError
 
+from qframe.drivers.redis import Redis
 from qframe.drivers.redis_errors import translated
 from qframe.drivers.redis_servers import Sentinels, servers_of
 from qframe.errors import BadUrl, StoreDamaged, StoreFull, StoreUnavailable
@@ -240,11 +241,15 @@ def test_sentinels_have_options_of_their_own_beside_those_of_the_primary() -> No
         ("redis://h?ssl=true", "uses TLS"), ("rediss://h?ssl_cert_reqs=maybe", "is none of none"),
         ("redis://h?colour=red", "an option is unknown"), ("redis://h?protocol=3", "protocol=3"),
         ("redis://h?socket_timeout=86401", "is not above 0"),
+        ("redis://h?socket_timeout=0", "is not above 0"),
+        ("redis://h?socket_connect_timeout=nan", "is not above 0"),
+        ("rediss://h?ssl_ca_certs=/absent.pem", "/absent.pem cannot be used"),
     ],
 )  # fmt: skip
 def test_a_url_that_cannot_be_used_is_refused(url: str, words: str) -> None:
-    with pytest.raises(BadUrl, match=words):
-        servers_of(url)
+    with pytest.raises(BadUrl, match=words) as raised:
+        Redis(url)
+    assert str(raised.value).count("store ") == 1
 
 
 def test_the_longest_timeout_and_the_only_database_of_a_cluster_may_be_named() -> None:

@@ -137,6 +137,8 @@ def test_a_session_is_none_once_it_is_lost_and_the_state_is_told_each_time(opene
     assert opened.it.trouble_of(ConnectionLoss()) == "no server answered in time"
     opened.it._note("its last words")
     assert opened.it.trouble_of(ConnectionLoss()) == "its last words"
+    opened.it._ended_by(ValueError("odd"))
+    assert opened.it.trouble_of(ConnectionLoss()) == "ValueError: odd"
     assert "refuses the user" in opened.it.trouble_of(AuthFailedError())
     opened.it.client._session_callback = None
     opened.it.client._state = KeeperState.AUTH_FAILED
