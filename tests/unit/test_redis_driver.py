@@ -79,7 +79,7 @@ class Cluster:
     def __init__(self, servers: dict[bytes, Server], there: Server) -> None:
         self._servers = servers
         self._there = there
-        self.looks = 0
+        self.looks = self.vain_looks = 0
 
     def node_of(self, key: bytes) -> Server:
         return self._servers[key]
@@ -89,6 +89,8 @@ class Cluster:
 
     def look_again(self) -> None:
         self.looks += 1
+        if self.looks <= self.vain_looks:
+            raise AWAY
 
     def all(self) -> list[Server]:
         return [*self._servers.values()]
@@ -170,6 +172,7 @@ def test_what_cannot_be_done_now_is_tried_again_for_a_while_with_growing_pauses(
         bench.run("a")
     assert not isinstance(raised.value, AnswerLost)
     assert driver.PATIENCE_S <= bench.clock.monotonic_s() < driver.PATIENCE_S + 1
+    assert bench.cluster.looks == len(bench.pause.lengths)  # the last try is followed by none
     assert bench.pause.lengths[0] < 0.03
     assert 0.2 < max(bench.pause.lengths) <= driver.LONGEST_PAUSE_S
 
@@ -209,6 +212,14 @@ def test_few_are_tried_again_one_by_one_where_nothing_was_done(bench_of: Any) ->
     bench = bench_of(a=Server(1, *[READ_ONLY] * 999))
     with pytest.raises(AnswerLost):  # the first one is done
         bench.redis.few([Bench.request("a")] * 2)
+
+
+def test_what_a_server_has_is_asked_again_though_nobody_tells_which_one_it_is(
+    bench_of: Any,
+) -> None:
+    bench = bench_of(a=Server(AWAY, AWAY, 1))
+    bench.cluster.vain_looks = 1
+    assert bench.redis.few([Bench.request("a")]) == [1]
 
 
 def test_a_redirection_of_a_command_is_followed_and_a_script_waits(bench_of: Any) -> None:
@@ -259,3 +270,12 @@ def test_a_check_asks_all_servers_that_can_be_reached_and_there_must_be_one(benc
     refuses = client.AuthenticationError("WRONGPASS")
     with pytest.raises(BadUrl):
         bench_of(a=Server(7), b=Server(refuses)).redis.check(facts.append)
+
+
+def test_hiredis_is_given_no_number(monkeypatch: pytest.MonkeyPatch) -> None:
+    """While it writes one, a signal's handler may run, and if that raises the process ends."""
+    given: list[Any] = []
+    monkeypatch.setattr(driver, "pack_command", given.extend)
+    Command(b"key", ("ZADD", b"key", 7)).packed(known=True)
+    Call(READ, b"key", (7, b"a")).packed(known=True)
+    assert given == ["ZADD", b"key", "7", "EVALSHA", READ.digest, "1", b"key", "7", b"a"]

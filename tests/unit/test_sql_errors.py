@@ -382,6 +382,7 @@ def test_a_listener_asks_a_server_that_says_nothing_whether_it_is_there(heard: A
     assert heard.receive(60) == ["m 1 0"]
     assert heard.told.asked == ["SELECT 1"] * 2
     heard.close()
+    assert heard.told.is_closed
 
 
 def test_a_listener_whose_connection_is_lost_says_so_and_leaves_nothing_open(heard: Any) -> None:
