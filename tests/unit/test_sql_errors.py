@@ -7,6 +7,7 @@ import sqlite3
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, NamedTuple
+from unittest.mock import MagicMock
 
 import psycopg
 import pytest
@@ -377,6 +378,9 @@ def test_a_listener_asks_a_server_that_says_nothing_whether_it_is_there(heard: A
     assert heard.receive(60) == []
     assert heard.receive(0) == []  # it was woken once
     assert heard.told.asked == ["SELECT 1"] * 2
+    os.write(heard._writer, b"!" * 100_000)  # as much as there is room for
+    heard.wake()
+    assert heard.receive(60) == []
     heard.told.notes = ["m 1 0"]
     os.write(heard.told.writer, b"x")
     assert heard.receive(60) == ["m 1 0"]
@@ -415,6 +419,11 @@ def test_rows_are_copied_where_they_are_many_and_only_added() -> None:
         "UPDATE t SET a = %s", "INSERT INTO t (a, b) VALUES (%s)",
     ):  # fmt: skip
         assert sql_postgres._copied(text) is None
+    for rows, copies in ((7, 0), (8, 1)):
+        cursor = MagicMock(rowcount=rows)
+        assert POSTGRES.run_many(cursor, plain, [(1, 2)] * rows) == rows
+        assert cursor.copy.call_count == copies
+        assert cursor.executemany.call_count == 1 - copies
     assert sql_postgres._threshold("x", "0") == {"prepare_threshold": None}
     assert sql_postgres._threshold("x", "5") == {"prepare_threshold": 5}
 
