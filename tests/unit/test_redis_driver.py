@@ -228,6 +228,7 @@ def test_a_redirection_of_a_command_is_followed_and_a_script_waits(bench_of: Any
     assert bench.run("a", "b", plain=True) == [2, 5]
     assert b"ASKING" in there.got[0]
     assert bench.pause.lengths == []
+    assert bench_of(Server(AWAY), a=Server(ASK, 3)).run("a", plain=True) == [3]
     a = Server(ASK, ASK, 3)
     bench = bench_of(a=a)
     assert bench.run("a") == [3]

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import socket
+import ssl
 from types import SimpleNamespace
 from typing import Any
 from unittest.mock import MagicMock
 
 import pytest
+from kazoo.handlers.threading import SequentialThreadingHandler
 
 from qframe.drivers.zookeeper_servers import Connections, servers_of
 from qframe.errors import BadUrl
@@ -152,3 +154,20 @@ def test_a_trouble_that_has_to_do_with_tls_has_its_remedy(
         assert meaning == {}
     else:
         assert remedy in meaning["remedy"]
+
+
+def test_of_sockets_those_are_ready_of_which_tls_holds_bytes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    held, empty = (MagicMock(spec=ssl.SSLSocket, pending=lambda size=size: size) for size in (3, 0))
+    asked: list[tuple[Any, ...]] = []
+
+    def select(_: object, *words: Any) -> Any:
+        asked.append(words)
+        return [], [], []
+
+    monkeypatch.setattr(SequentialThreadingHandler, "select", select)
+    plain, opened = MagicMock(spec=socket.socket), connections()
+    assert opened.select([plain, empty, held], [], [], 1.0) == ([held], [], [])
+    assert opened.select([plain, empty], [plain], [], 1.0) == ([], [], [])
+    assert asked == [([plain, empty], [plain], [], 1.0)]

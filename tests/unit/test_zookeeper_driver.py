@@ -159,11 +159,17 @@ def test_with_another_session_the_chroot_is_made_again_and_with_the_same_one_not
             made.extend(each.path for each in self.operations)
 
     opened.it.client.transaction = Transaction
-    opened.connect(5)
-    opened.it._changed(KazooState.CONNECTED)
-    assert made == []  # it is begun only now
     opened.replies["exists"] = [object()]
+    waits: list[float] = []
+
+    def hear(seconds: float) -> None:
+        waits.append(seconds)
+        opened.connect(5)
+        opened.it._changed(KazooState.CONNECTED)
+
+    opened.it._heard = SimpleNamespace(wait=hear, set=lambda: None)
     opened.it.begin(10.0)
+    assert waits == [10.0]
     opened.it._changed(KazooState.CONNECTED)
     assert made == []
     opened.connect(6)
