@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -11,6 +13,7 @@ from redis.exceptions import (
     AskError,
     BusyLoadingError,
     MovedError,
+    NoPermissionError,
     NoScriptError,
     OutOfMemoryError,
     ReadOnlyError,
@@ -23,6 +26,7 @@ from qframe.drivers.redis import Call, Command, Missing, Redis
 from qframe.drivers.redis_connections import NoReply
 from qframe.drivers.scripts import Refused, Script, script
 from qframe.errors import AnswerLost, BadUrl, StoreDamaged, StoreFull, StoreUnavailable
+from qframe.forks import Forks
 
 READ: Script = script("qframe.stores.redis", "look")
 AWAY = client.ConnectionError("away")
@@ -43,6 +47,7 @@ class Server:
         self.before_replies: Callable[[], object] = lambda: None
         self.got: list[bytes] = []
         self.numbers: list[int] = []
+        self.is_flushed = False
 
     def begin(self) -> Server:
         self.numbers = []
@@ -59,7 +64,8 @@ class Server:
         self.numbers.append(number)
         self.got.append(packed)
 
-    def flush(self) -> None: ...
+    def flush(self) -> None:
+        self.is_flushed = True
 
     def info(self, _section: str) -> Any:
         if isinstance(self._replies[0], Exception):
@@ -191,6 +197,8 @@ def test_who_takes_a_part_waits_for_nobody_and_is_told_what_is_missing(bench_of:
     moved = bench_of(a=Server(MovedError("1 there:7000"), 1), b=Server(AWAY))
     assert moved.run("a", "b", partly=True) == [1, Missing(lost=False)]
     assert moved.cluster.looks == 1
+    moved = bench_of(a=Server(MovedError("1 there:7000"), 1))
+    assert (moved.run("a"), moved.cluster.looks, moved.pause.lengths) == ([1], 1, [])
 
 
 def test_a_part_that_is_nothing_is_told_as_an_error(bench_of: Any) -> None:
@@ -201,6 +209,28 @@ def test_a_part_that_is_nothing_is_told_as_an_error(bench_of: Any) -> None:
     assert not isinstance(raised.value, AnswerLost)
     with pytest.raises(StoreDamaged):
         bench_of(a=Server(ResponseError("WRONGTYPE x")), b=Server(1)).run("a", "b")
+
+
+def test_who_takes_a_part_is_told_of_what_waits_for_an_operator(bench_of: Any) -> None:
+    full, forbidden = OutOfMemoryError("OOM"), NoPermissionError("NOPERM x")
+    for error, raises in ((full, AnswerLost), (forbidden, BadUrl)):
+        for more in ({}, {"c": Server(AWAY)}):
+            servers = {"a": Server(1), "b": Server(error), **more}
+            with pytest.raises(raises):
+                bench_of(**servers).run(*servers, partly=True)
+
+
+def test_a_reply_that_never_came_is_told_by_its_class_where_it_has_no_words(bench_of: Any) -> None:
+    with pytest.raises(AnswerLost, match="TimeoutError"):
+        bench_of(a=Server(NoReply(TimeoutError()))).run("a")
+
+
+def test_all_servers_are_asked_before_the_first_reply_is_read(bench_of: Any) -> None:
+    a, b = Server(1), Server(2)
+    a.before_replies = lambda: seen.append(a.is_flushed and b.is_flushed)
+    seen: list[bool] = []
+    assert bench_of(a=a, b=b).run("a", "b") == [1, 2]
+    assert seen == [True]
 
 
 def test_few_are_tried_again_one_by_one_where_nothing_was_done(bench_of: Any) -> None:
@@ -268,6 +298,12 @@ def test_a_check_asks_all_servers_that_can_be_reached_and_there_must_be_one(benc
     assert facts == [7, 8]
     with pytest.raises(StoreUnavailable):
         bench_of(a=Server(AWAY), b=Server(AWAY)).redis.check(facts.append)
+    with pytest.raises(BadUrl, match="refuses access"):  # as of a database that there is not
+        bench_of(a=Server(ResponseError("DB index is out of range"))).redis.check(facts.append)
+    bench = bench_of(a=Server(7))
+    bench.cluster.all = raising
+    with pytest.raises(StoreUnavailable):
+        bench.redis.check(facts.append)
     refuses = client.AuthenticationError("WRONGPASS")
     with pytest.raises(BadUrl):
         bench_of(a=Server(7), b=Server(refuses)).redis.check(facts.append)
@@ -280,3 +316,48 @@ def test_hiredis_is_given_no_number(monkeypatch: pytest.MonkeyPatch) -> None:
     Command(b"key", ("ZADD", b"key", 7)).packed(known=True)
     Call(READ, b"key", (7, b"a")).packed(known=True)
     assert given == ["ZADD", b"key", "7", "EVALSHA", READ.digest, "1", b"key", "7", b"a"]
+
+
+def raising() -> list[Server]:
+    raise AWAY
+
+
+class Subscribing:
+    """A connection of redis-py's that somebody subscribes with."""
+
+    def __init__(self, *, is_away: bool) -> None:
+        self._is_away = is_away
+
+    def connect(self) -> None:
+        if self._is_away:
+            raise AWAY
+        self._sock, self.other = socket.socketpair()
+
+
+def test_who_subscribes_has_a_connection_of_its_own(bench_of: Any) -> None:
+    server: Any = Server()
+    server.connection_pool = SimpleNamespace(
+        connection_class=Subscribing, connection_kwargs={"is_away": False}
+    )
+    bench = bench_of(a=server)
+    wire = bench.redis.listener()
+    assert isinstance(wire.driver, Subscribing)
+    wire.driver._sock.close()
+    wire.driver.other.close()
+    server.connection_pool.connection_kwargs = {"is_away": True}
+    with pytest.raises(StoreUnavailable):
+        bench.redis.listener()
+
+
+def test_a_child_has_connections_of_its_own_and_closes_none_of_its_parents(bench_of: Any) -> None:
+    bench = bench_of(a=Server())
+    closed: list[str] = []
+    bench.cluster.close = lambda: closed.append("")
+    parents = (bench.redis._servers, bench.redis._pause)
+    bench.redis._begin_anew()
+    assert not {*parents} & {bench.redis._servers, bench.redis._pause}
+    assert any(kept is bench.cluster for kept in Forks._kept)
+    assert closed == []
+    bench.redis._servers = bench.cluster
+    bench.redis.close()
+    assert closed == [""]

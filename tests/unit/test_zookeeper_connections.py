@@ -20,12 +20,15 @@ def connections(tls: Any = None, share_s: float = 1.0) -> Connections:
     return Connections(servers, 10.0, lambda _: None)
 
 
-def test_a_socket_whose_tls_fails_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("error", [OSError("no certificate"), ValueError("no certificate")])
+def test_a_socket_whose_tls_fails_is_closed(
+    monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
     made = MagicMock()
     monkeypatch.setattr(socket, "create_connection", lambda *_: made)
     tls = MagicMock()
-    tls.wrap_socket.side_effect = OSError("no certificate")
-    with pytest.raises(OSError, match="no certificate"):
+    tls.wrap_socket.side_effect = error
+    with pytest.raises(type(error), match="no certificate"):
         connections(tls).create_connection(("zookeeper", 2181))
     made.close.assert_called_once_with()
 
