@@ -263,7 +263,6 @@ def _dialect(name: str, pymysql: Any) -> Dialect:
     return dialect
 
 
-def _code(error: Exception) -> int | None:
-    """The number that a server or the driver gave an error."""
-    first = error.args[0] if error.args else None
-    return first if isinstance(first, int) else None
+def _code(error: Exception) -> object:
+    """The number that a server or the driver gave an error; something else if it has none."""
+    return error.args[0] if error.args else None

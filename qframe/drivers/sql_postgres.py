@@ -300,8 +300,7 @@ class PostgresListener(Listener):
 
     def close(self) -> None:
         """Closes the connection."""
-        with suppress(*self._failures):
-            self._connection.close()
+        self._connection.close()
         os.close(self._reader)
         os.close(self._writer)
 

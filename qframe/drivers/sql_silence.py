@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Generator
-from contextlib import suppress
 from typing import Any
 
 from qframe.clock import SYSTEM_CLOCK
@@ -37,8 +36,7 @@ def connection_of(psycopg: Any, silent_s: float) -> Any:
                     elif since_s is None:
                         since_s = SYSTEM_CLOCK.monotonic_s()
                     elif self.silent_s and SYSTEM_CLOCK.monotonic_s() - since_s > self.silent_s:
-                        with suppress(psycopg.Error):
-                            self.close()
+                        self.close()
                         raise psycopg.OperationalError(f"no reply within {self.silent_s:.0f} s")
                     wanted = steps.send(ready)
             except StopIteration as end:

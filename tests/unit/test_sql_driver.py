@@ -6,12 +6,24 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
+from sqlalchemy import (
+    Column,
+    Integer,
+    LargeBinary,
+    MetaData,
+    Table,
+    bindparam,
+    create_engine,
+    insert,
+    make_url,
+)
 from sqlalchemy.exc import TimeoutError as NoneFree
 
 from qframe.clock import SYSTEM_CLOCK, VirtualClock
 from qframe.drivers import sql as driver
-from qframe.drivers.sql import Database, Transaction
+from qframe.drivers.sql import Database, Statement, Transaction, url_of
 from qframe.drivers.sql_backend import Backend
+from qframe.drivers.sql_postgres import Postgres
 from qframe.errors import AnswerLost, BadUrl, StoreUnavailable
 from qframe.forks import Forks
 
@@ -339,3 +351,37 @@ def test_the_time_is_the_servers_where_it_has_one_and_none_was_given(
     monkeypatch.setattr(Server, "has_clock", True)
     monkeypatch.setattr(Server, "now_ms", lambda *_: 7)
     assert Database("server://").read(Transaction.now_ms) == 7
+
+
+@pytest.mark.parametrize(
+    ("url", "name"),
+    [
+        ("postgres://u:x@h/d", "postgresql"), ("postgresql+psycopg://h/d", "postgresql+psycopg"),
+        ("sqlite:///a@b@c.db", "sqlite"),
+    ],
+)  # fmt: skip
+def test_a_url_names_its_database(url: str, name: str) -> None:
+    assert url_of(url).drivername == name
+
+
+@pytest.mark.parametrize(
+    ("url", "words"),
+    [
+        ("postgresql://u:secret@x@h/d", "two @"), ("mysql://u:secret@h:port/d", "is not a URL"),
+        ("secret", "is not a URL"), ("oracle://u:secret@h/d", "does not support the database"),
+    ],
+)  # fmt: skip
+def test_a_url_of_no_database_is_refused_without_its_password(url: str, words: str) -> None:
+    with pytest.raises(BadUrl, match=words) as raised:
+        url_of(url)
+    assert "secret@" not in str(raised.value)
+
+
+def test_a_statement_has_a_text_for_each_dialect_with_its_constants_in_it() -> None:
+    table = Table("t", MetaData(), Column("a", Integer), Column("b", LargeBinary))
+    statement = Statement(insert(table).values(a=bindparam("one"), b=b"\x01\xff"), "one")
+    sqlite = create_engine("sqlite://", paramstyle="qmark").dialect
+    postgres = Postgres(make_url("postgresql://h/d")).dialect
+    for _ in range(2):
+        assert statement.text(sqlite) == "INSERT INTO t (a, b) VALUES (?, X'01ff')"
+        assert statement.text(postgres).endswith(r"VALUES (%s::INTEGER, '\x01ff')")

@@ -169,6 +169,7 @@ def test_an_error_of_mariadb_has_one_meaning(error: Exception, meaning: Meaning)
 def test_who_shows_mariadb_a_certificate_is_not_told_to_show_one(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    assert "certificate" not in str(MARIADB.translated(of_mariadb(1044), unknown=False))
     monkeypatch.setitem(MARIADB._tls, "cert", "client.pem")
     assert "certificate" not in str(MARIADB.translated(of_mariadb(1045), unknown=False))
 
@@ -205,12 +206,34 @@ def test_what_a_disk_without_room_did_not_take_is_known_to_be_undone(tmp_path: P
     assert backend.translated(mistake, unknown=False) is mistake
 
 
+@pytest.mark.parametrize(
+    ("options", "synchronous", "journal"),
+    [("", 2, "wal"), ("?synchronous=normal", 1, "wal"), ("?migrate=no", 2, "delete")],
+)
+def test_a_file_is_opened_with_its_settings(
+    tmp_path: Path, options: str, synchronous: int, journal: str
+) -> None:
+    backend = Sqlite(make_url(f"sqlite:///{tmp_path}/q.db{options}"))
+    connection = backend.pool.connect()
+    names = ("busy_timeout", "synchronous", "journal_mode", "cache_size", "wal_autocheckpoint")
+    found = [connection.cursor().execute(f"PRAGMA {name}").fetchone() for name in names]  # type: ignore[func-returns-value]
+    assert [one[0] for one in found] == [30_000, synchronous, journal, -32_768, 4000]
+    connection.close()
+    backend.pool.dispose()
+
+
 def test_an_option_that_is_yes_or_no_is_nothing_else() -> None:
     found = [yes_or_no("x", "migrate", value, True) for value in ("", "yes", "NO")]
     assert found == [True, True, False]
     assert yes_or_no("x", "migrate", "", False) is False
     with pytest.raises(BadUrl, match="migrate=true is not an option"):
         yes_or_no("x", "migrate", "true", True)
+
+
+def test_mariadb_is_asked_for_tls_unless_the_url_says_no() -> None:
+    for options, disabled in (("", False), ("?ssl_disabled=true", True)):
+        backend = MariaDb(make_url(f"mysql://u@h/d{options}"))
+        assert backend._options["ssl_disabled"] is disabled
 
 
 def test_a_url_is_shown_without_its_password_and_its_options() -> None:
