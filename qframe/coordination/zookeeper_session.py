@@ -156,19 +156,18 @@ class ZooKeeperSession:
                 self._session_id = session_id
                 self._name = f"{self._worker}~{session_id & (2**64 - 1):x}"
                 self._folder = MEMBERS
-                self._mine.clear()
                 lost = frozenset(owned)
             elif was_cut:
                 lost = self._not_mine(list(owned))
             if self._stale or now_s >= self._heard_s + self._zookeeper.session_s / SIGNS_OF_LIFE:
                 self._give_sign_of_life()
                 self._heard_s = now_s
-            if not self._stale:
-                return SessionView(self._wanted, lost) if lost else None
+            if not self._stale:  # so nothing is lost
+                return None
             self._stale = False
             self._wanted = self._read(now_s)
         except BaseException:
-            self._was_cut = self._stale = True
+            self._was_cut = True
             raise
         return SessionView(self._wanted, lost)
 
@@ -195,9 +194,8 @@ class ZooKeeperSession:
         slots are this session's here all the same; if not, they were taken by another, and rightly
         refused.
         """
-        held = [slot for slot in slots if slot in self._mine]
-        others = self._not_mine(held)
-        czxids = [self._mine[slot] for slot in held if slot not in others]
+        others = self._not_mine(list(slots))
+        czxids = [self._mine[slot] for slot in slots if slot not in others]
         if czxids and (base := self._latest() - min(czxids)) > self._base:
             plan, version = self._plan()
             if base > plan.base:

@@ -176,7 +176,7 @@ class Sqlite(Backend):
             return SchemaMismatch(self.shown, 0)
         if _is_full(error):
             return StoreFull(self.shown, text)
-        if isinstance(error, sqlite3.DatabaseError) and "not a database" in text:
+        if "not a database" in text:
             return BadUrl("store", self.shown, "the file is not a database", "name another file")
         if "unable to open" in text:
             if why := lack_of_files(_FILES_AT_MOST):

@@ -14,7 +14,7 @@ import pytest
 from sqlalchemy import make_url
 
 from qframe.clock import VirtualClock
-from qframe.drivers import sql_mariadb, sql_postgres, sql_silence
+from qframe.drivers import sql_mariadb, sql_postgres, sql_silence, sql_sqlite
 from qframe.drivers.sql_backend import Backend, shown_of, yes_or_no
 from qframe.drivers.sql_mariadb import MariaDb
 from qframe.drivers.sql_postgres import CHECK_EVERY_S, Postgres
@@ -204,6 +204,27 @@ def test_what_a_disk_without_room_did_not_take_is_known_to_be_undone(tmp_path: P
     assert "the file is not a database" in str(backend.translated(not_a_file, unknown=False))
     mistake = sqlite3.IntegrityError("UNIQUE constraint failed")
     assert backend.translated(mistake, unknown=False) is mistake
+
+
+def test_a_file_that_cannot_be_opened_for_want_of_descriptors_is_there_all_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sql_sqlite, "lack_of_files", lambda _: "no file can be opened")
+    error = sqlite3.OperationalError("unable to open database file")
+    told = Sqlite(make_url(f"sqlite:///{tmp_path}/q.db")).translated(error, unknown=False)
+    assert type(told) is StoreUnavailable
+    assert "no file can be opened" in str(told)
+
+
+def test_all_that_write_to_a_file_have_one_lock_also_in_a_child(tmp_path: Path) -> None:
+    one, other = (Sqlite(make_url(f"sqlite:///{tmp_path}/q.db")) for _ in range(2))
+    parents = one.writing()
+    assert other.writing() is parents
+    one.begin_anew()
+    other.begin_anew()
+    assert one.writing() is other.writing()
+    assert one.writing() is not parents
+    assert Sqlite(make_url(f"sqlite:///{tmp_path}/q.db")).writing() is one.writing()
 
 
 @pytest.mark.parametrize(

@@ -37,7 +37,7 @@ def causes_of(
         return [_dead(record)]
     if record.state == "settled":
         return [_settled(record, around, last)]
-    if head is not None and record.state != "doing":
+    if head is not None:
         waits = _open(head, around, now_ms, of=head.id)
         at = waits[0].name == "paused"  # nothing of the key moves until it is resumed
         own = _not_due(record, around, now_ms)
