@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sqlite3
+from contextlib import closing
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, NamedTuple
@@ -225,6 +226,42 @@ def test_all_that_write_to_a_file_have_one_lock_also_in_a_child(tmp_path: Path) 
     assert one.writing() is other.writing()
     assert one.writing() is not parents
     assert Sqlite(make_url(f"sqlite:///{tmp_path}/q.db")).writing() is one.writing()
+
+
+def test_a_file_whose_commit_left_nothing_open_may_have_taken_it(tmp_path: Path) -> None:
+    backend = Sqlite(make_url(f"sqlite:///{tmp_path}/q.db"))
+    for inner, known in (
+        (None, False), (SimpleNamespace(in_transaction=False), False),
+        (SimpleNamespace(in_transaction=True), True),
+    ):  # fmt: skip
+        assert backend.undo(MagicMock(dbapi_connection=inner)) is known
+
+
+def test_a_watch_of_a_file_sees_commits_and_keeps_one_connection_to_the_file_that_is_there(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "q.db"
+    backend = Sqlite(make_url(f"sqlite:///{path}"))
+    watch = backend.watch()
+    pool: Any = backend.pool
+    first = watch.version()
+    assert watch.version() == first
+    with closing(sqlite3.connect(path)) as other, other:
+        other.execute("CREATE TABLE t (a)")
+    assert watch.version()[1] > first[1]
+    with closing(sqlite3.connect(tmp_path / "new.db")) as other, other:
+        other.execute("CREATE TABLE u (a)")
+    (tmp_path / "new.db").replace(path)
+    assert watch.version()[0] == first[0] + 1
+    assert pool.checkedout() == 1
+    watch._before_fork()
+    assert pool.checkedout() == 0
+    assert watch.version()[0] == first[0] + 2
+    watch.release()
+    assert pool.checkedout() == 0
+    assert watch.version() == (0, 0)
+    watch.release()
+    pool.dispose()
 
 
 @pytest.mark.parametrize(
