@@ -200,7 +200,6 @@ class ZooKeeperSession:
             plan, version = self._plan()
             if base > plan.base:
                 self._replace(structs.replace(plan, base=base), version)
-            self._stale = True
 
     def let_go(self, slots: Mapping[int, str]) -> None:
         """Deletes owner nodes, as far as they are this session's."""
@@ -215,8 +214,6 @@ class ZooKeeperSession:
         others = self._not_mine(list(slots))
         # Refused means: there is no such node, or the session and all its nodes have passed.
         self._ask(delete, [slot for slot in slots if slot not in others])
-        for slot in slots:
-            self._mine.pop(slot, None)
 
     def retire(self) -> None:
         """Moves its node to those of the retiring, so that the next plan is made without it."""

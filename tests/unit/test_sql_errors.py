@@ -237,6 +237,25 @@ def test_a_file_whose_commit_left_nothing_open_may_have_taken_it(tmp_path: Path)
         assert backend.undo(MagicMock(dbapi_connection=inner)) is known
 
 
+@pytest.mark.parametrize(
+    ("text", "faults", "pauses"),
+    [("database is locked", 2, 2), ("database is locked", 9999, 1500), ("disk I/O error", 1, 0)],
+)
+def test_a_new_file_that_another_changes_to_wal_is_waited_for(
+    monkeypatch: pytest.MonkeyPatch, text: str, faults: int, pauses: int
+) -> None:
+    waits: list[float] = []
+    monkeypatch.setattr("qframe.drivers.sql_sqlite.time.sleep", waits.append)
+    cursor = MagicMock()
+    cursor.execute.side_effect = [*[sqlite3.OperationalError(text)] * faults, None]
+    if faults == pauses:
+        sql_sqlite._use_wal(cursor)
+    else:
+        with pytest.raises(sqlite3.OperationalError, match=text):
+            sql_sqlite._use_wal(cursor)
+    assert waits == [0.02] * pauses
+
+
 def test_a_watch_of_a_file_sees_commits_and_keeps_one_connection_to_the_file_that_is_there(
     tmp_path: Path,
 ) -> None:
