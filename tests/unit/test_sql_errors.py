@@ -281,6 +281,8 @@ def test_a_watch_of_a_file_sees_commits_and_keeps_one_connection_to_the_file_tha
     assert watch.version() == (0, 0)
     watch.release()
     pool.dispose()
+    path.unlink()
+    assert sql_sqlite._file_at(str(path)) is None  # so no connection to it is used again
 
 
 @pytest.mark.parametrize(

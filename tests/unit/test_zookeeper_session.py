@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from kazoo.exceptions import ConnectionLoss, NoNodeError
+from kazoo.exceptions import BadVersionError, ConnectionLoss, NoNodeError
 from zookeeper_nodes import Nodes, Session
 
 from qframe.clock import VirtualClock
@@ -175,8 +175,11 @@ def test_with_another_session_it_is_a_new_member_that_retires_anew(place: Make) 
     mine.session.retire()
     assert mine.driver.requests["commit"] == 1
     assert mine.nodes.children(f"{GROUP}/retiring") == ["w1~1"]
-    assert mine.look(owned, after_ms=1000) is not None
+    view = mine.look(owned, after_ms=1000)
+    assert view is not None
+    assert view.wanted == frozenset()
     assert mine.settle() == frozenset()
+    assert mine.plan.members == ["w1~1", "w2~2"]  # who stays makes another
     mine.nodes.expire(1)
     mine.driver.session_id = 9
     assert not mine.session.heard
@@ -196,6 +199,7 @@ def test_who_is_not_heard_or_cannot_move_its_node_retires_later(place: Make) -> 
     mine.session.retire()
     assert mine.nodes.children(f"{GROUP}/retiring") == []
     mine.settle()  # which makes its node anew
+    assert mine.nodes.children(f"{GROUP}/members") == ["w1~1"]
     mine.session.retire()
     assert mine.nodes.children(f"{GROUP}/retiring") == ["w1~1"]
 
@@ -287,9 +291,9 @@ def test_the_first_member_plans_at_once_and_another_when_that_one_does_not(place
     assert second.session._look_at_s is None
     assert first.look() is not None  # its watch has fired
     place(3)
-    assert first.look() is not None
+    assert first.look(after_ms=5000) is not None
     assert len(first.plan.members) == 2
-    assert first.session._look_at_s == pytest.approx(SETTLE_S)
+    assert first.session._look_at_s == pytest.approx(5 + SETTLE_S)
     assert first.look(after_ms=round(SETTLE_S * 1000)) is not None
     assert len(first.plan.members) == 3
 
@@ -303,6 +307,24 @@ def test_of_two_who_plan_at_the_same_time_one_wins_and_the_other_reads(place: Ma
     assert not mine.session._replace(plan, version)
     assert mine.session._stale
     assert mine.plan.members == ["w1~1", "w2~2"]
+
+
+def test_a_plan_that_was_not_taken_is_not_gone_by(place: Make) -> None:
+    mine, _ = place(1), place(2)
+    wanted = mine.settle()
+    place(3)
+    change = mine.nodes.change
+
+    def refuse(path: str, value: bytes, version: int) -> None:
+        if path.endswith("plan"):
+            raise BadVersionError
+        change(path, value, version)
+
+    mine.nodes.change = refuse  # type: ignore[method-assign]
+    for _ in range(2):
+        view = mine.look(after_ms=1000)
+    assert view is not None
+    assert view.wanted == wanted
 
 
 def test_a_claim_whose_reply_was_lost_is_found_with_the_base_that_it_was_made_with(
