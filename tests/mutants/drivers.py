@@ -7,6 +7,9 @@ from typing import Final
 from mutants.mutant import UNIT, Mutant, conforms
 
 DRIVER: Final = UNIT + "test_redis_driver.py"
+CONNECTIONS: Final = UNIT + "test_redis_connections.py"
+DATABASE: Final = UNIT + "test_sql_driver.py"
+ERRORS: Final = UNIT + "test_sql_errors.py"
 TURNS: Final = UNIT + "test_relay_turns.py"
 DOUBLING: Final = UNIT + "test_doubling.py"
 
@@ -39,6 +42,98 @@ DRIVERS: Final = [
         "is_late = (pauses or moved) and SYSTEM_CLOCK",
         "is_late = SYSTEM_CLOCK",
         DRIVER,
+    ),
+    Mutant(
+        "what follows a request that was sent in part is sent",
+        "drivers/redis_connections.py",
+        "        if self._broken is None and self._pending:\n",
+        "        if self._pending:\n",
+        CONNECTIONS,
+    ),
+    Mutant(
+        "a connection to which a reply is still to come is kept",
+        "drivers/redis_connections.py",
+        "        self.abandon()\n        return replies +",
+        "        self._node.give_back(self._connection)\n        return replies +",
+        CONNECTIONS,
+    ),
+    Mutant(
+        "a Sentinel that is away is asked first each time",
+        "drivers/redis_servers.py",
+        "                sentinels[0], sentinels[number] = sentinel, sentinels[0]"
+        "  # it is asked first now\n",
+        "",
+        UNIT + "test_redis_errors.py",
+    ),
+    Mutant(
+        "a commit of which nobody knows is repeated because of another transaction",
+        "drivers/sql.py",
+        "if not stage.committing and conflicts < CONFLICTS and",
+        "if conflicts < CONFLICTS and",
+        DATABASE,
+    ),
+    Mutant(
+        "a transaction whose connection is lost is repeated without end",
+        "drivers/sql.py",
+        "if stage.connected and not stage.committing and not losses:",
+        "if stage.connected and not stage.committing:",
+        DATABASE,
+    ),
+    Mutant(
+        "a connection stays open whose pool was given up meanwhile",
+        "drivers/sql.py",
+        "if pool is not backend.pool and connection.is_valid:",
+        "if False:",
+        DATABASE,
+    ),
+    Mutant(
+        "a transaction that PostgreSQL has ended is a mistake of ours",
+        "drivers/sql_postgres.py",
+        "if self.is_gone(error) or isinstance(",
+        "if isinstance(",
+        ERRORS,
+    ),
+    Mutant(
+        "a server of PostgreSQL that says nothing is waited for without end",
+        "drivers/sql_silence.py",
+        "                    elif since_s is None:\n",
+        "                    else:\n",
+        ERRORS,
+    ),
+    Mutant(
+        "a listener does not ask whether its server is there",
+        "drivers/sql_postgres.py",
+        "min(timeout_s, CHECK_EVERY_S) * 1000",
+        "timeout_s * 1000",
+        ERRORS,
+    ),
+    Mutant(
+        "one ZooKeeper that says nothing costs the whole session",
+        "drivers/zookeeper.py",
+        "self._invoke(min(timeout, self._answer_s), request, xid)",
+        "self._invoke(timeout, request, xid)",
+        UNIT + "test_zookeeper_driver.py",
+    ),
+    Mutant(
+        "a start goes on though its time is over",
+        "drivers/zookeeper.py",
+        "max(0.0, until_s - SYSTEM_CLOCK.monotonic_s())",
+        "until_s - SYSTEM_CLOCK.monotonic_s()",
+        UNIT + "test_zookeeper_driver.py",
+    ),
+    Mutant(
+        "what a cut has cost is not looked for after a look that failed",
+        "coordination/zookeeper_session.py",
+        "            self._was_cut = True\n            raise\n",
+        "            self._stale = True\n            raise\n",
+        UNIT + "test_zookeeper_session.py",
+    ),
+    Mutant(
+        "a base of epochs is lowered by who has not read the last plan",
+        "coordination/zookeeper_session.py",
+        "            if base > plan.base:\n",
+        "            if True:\n",
+        UNIT + "test_zookeeper_session.py",
     ),
     Mutant(
         "a relay sends while it is not certain of its slots",
