@@ -96,8 +96,8 @@ DRIVERS: Final = [
     Mutant(
         "a server of PostgreSQL that says nothing is waited for without end",
         "drivers/sql_silence.py",
-        "                    elif since_s is None:\n",
-        "                    else:\n",
+        "Connection.silent_s = silent_s",
+        "Connection.silent_s = None",
         ERRORS,
     ),
     Mutant(

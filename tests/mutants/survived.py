@@ -76,9 +76,9 @@ SURVIVED: Final = [
     Mutant(
         "another's slot is let go in ZooKeeper",
         "coordination/zookeeper_session.py",
-        "        others = self._not_mine(list(slots))\n",
-        "        others = self._not_mine([])\n",
-        SESSIONS,
+        "        others = self._not_mine(list(slots))\n        # Refused",
+        "        others = self._not_mine([])\n        # Refused",
+        UNIT + "test_zookeeper_session.py",
     ),
     # Two act on what both have seen.
     Mutant(

@@ -366,3 +366,26 @@ def test_of_a_neighbour_that_is_dead_the_nodes_are_removed_at_once(
     assert sorted(mine.nodes.children(f"{GROUP}/members")) == ["w1~1", "w3~3"]
     assert sorted(map(int, mine.nodes.children(f"{GROUP}/owners"))) == others
     assert "w2~2" not in mine.session._seen
+
+
+def test_a_slot_of_a_dead_neighbour_is_freed_also_where_it_is_new_to_who_finds_it(
+    place: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mine, dead = place(1), place(2)
+    mine.settle()
+    dead.session.claim([9])
+    plan = AssignmentPlan(members=["w2~2"], slots=[0], step=2, numbers=[9])
+    mine.nodes.change(f"{GROUP}/plan", msgspec.json.encode(plan), -1)
+    monkeypatch.setattr(module, "is_dead", lambda worker: worker == "w2")
+    mine.look()
+    assert mine.nodes.children(f"{GROUP}/owners") == []
+
+
+def test_who_lets_go_again_of_what_is_anothers_by_now_frees_nothing(place: Make) -> None:
+    mine, other = place(1), place(2)
+    owned = mine.session.claim([0, 1])
+    mine.session.let_go({0: owned[0]})
+    assert other.session.claim([0]).keys() == {0}
+    mine.session.let_go(owned)
+    assert other.owns(0)
+    assert not mine.owns(1)
