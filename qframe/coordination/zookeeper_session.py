@@ -363,7 +363,6 @@ class ZooKeeperSession:
             if not is_good(reply):
                 self._on_freed(slot)
             elif reply[1].ephemeralOwner == self._session_id:
-                self._blocked.discard(slot)
                 self._mine[slot] = reply[1].czxid
                 mine[slot] = epoch_of(base_of(reply[0]), reply[1].czxid)
         return mine

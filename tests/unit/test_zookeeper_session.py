@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from types import SimpleNamespace
 from typing import Any
 
 import msgspec
@@ -18,6 +19,7 @@ from qframe.coordination import zookeeper_session as module
 from qframe.coordination.base import SessionView
 from qframe.coordination.known_topic import KnownTopic
 from qframe.coordination.plan import AssignmentPlan
+from qframe.coordination.znodes import AT_ONCE, children_of, gathered
 from qframe.coordination.zookeeper_session import (
     PATIENCE_S,
     SETTLE_S,
@@ -25,6 +27,7 @@ from qframe.coordination.zookeeper_session import (
     ZooKeeperSession,
 )
 from qframe.errors import CoordinatorUnavailable
+from qframe.growth import Growth
 from qframe.topic import Topic
 
 pytestmark = pytest.mark.promise(4)
@@ -43,11 +46,16 @@ class Place:
         self.clock = VirtualClock()
         self.latest = 0
         driver: Any = self.driver
-        topic = Topic("t", slots=SLOTS)
+        self.topic = Topic("t", slots=SLOTS)
+        self.reads = 0
         self.session: Any = ZooKeeperSession(
-            driver, GROUP, topic=KnownTopic(topic, lambda: topic), worker=f"w{number}",
+            driver, GROUP, topic=KnownTopic(self.topic, self._read), worker=f"w{number}",
             salt="t/g", latest=lambda: self.latest, clock=self.clock,
         )  # fmt: skip
+
+    def _read(self) -> Topic:
+        self.reads += 1
+        return self.topic
 
     def look(self, owned: Mapping[int, str] = NOBODY, *, after_ms: int = 0) -> SessionView | None:
         self.clock.advance(after_ms)
@@ -389,3 +397,77 @@ def test_who_lets_go_again_of_what_is_anothers_by_now_frees_nothing(place: Make)
     mine.session.let_go(owned)
     assert other.owns(0)
     assert not mine.owns(1)
+
+
+def test_what_is_lost_are_nodes_of_another_session_and_those_of_another_claim(place: Make) -> None:
+    mine = place(1)
+    mine.settle()
+    owned = mine.session.claim([0, 1])
+    mine.nodes.remove(f"{GROUP}/owners/0")
+    mine.nodes.make(f"{GROUP}/owners/0", b"w1~1 0", 1)  # a claim that came late
+    mine.is_cut()
+    view = mine.look(owned)
+    assert view is not None
+    assert view.lost == {0}
+
+
+def test_a_node_is_anothers_though_a_zookeeper_that_lost_its_data_counts_anew(place: Make) -> None:
+    mine = place(1)
+    mine.settle()
+    owned = mine.session.claim([0])
+    mine.nodes.of(f"{GROUP}/owners/0").ephemeralOwner = 2
+    mine.driver.session_id = 9
+    mine.look(owned)
+    mine.session.let_go(owned)
+    assert mine.nodes.children(f"{GROUP}/owners") == ["0"]
+
+
+def test_the_store_is_asked_how_far_a_topic_has_grown_only_by_who_may_know_less(
+    place: Make,
+) -> None:
+    mine = place(1)
+    mine.settle()
+    assert mine.reads == 0  # no plan was there, and now its own is
+    growing = mine.topic.grown(SLOTS, Growth(first=0, split=1, target=2 * SLOTS))
+    mine.session.share(growing)
+    assert mine.settle() == frozenset(growing.shared_slots)
+    assert mine.reads == 0
+    other = Place(mine.nodes, 2)
+    other.topic = growing
+    assert other.look(after_ms=1000) is not None
+    assert other.reads == 1
+
+
+def test_a_watch_ends_a_wait_and_without_a_connection_nothing_is_asked(place: Make) -> None:
+    mine = place(1)
+    mine.settle()
+    mine.session._awake.clear()
+    place(2)
+    assert mine.session._awake.is_set()
+    mine.driver.connected = False
+    asked = dict(mine.driver.requests)
+    with pytest.raises(CoordinatorUnavailable, match="the connection is lost"):
+        mine.session.claim([0])
+    assert mine.driver.requests == asked
+
+
+def test_many_nodes_are_asked_for_some_at_a_time_and_children_that_are_gone_are_left_out() -> None:
+    nodes = Nodes()
+    driver: Any = Session(nodes, 1)
+    waiting: list[int] = []
+    most = 0
+
+    def send(number: int) -> Any:
+        nonlocal most
+        waiting.append(number)
+        most = max(most, len(waiting))
+        return SimpleNamespace(get=lambda timeout: waiting.remove(number) or number)
+
+    replies = gathered(driver, send, range(2 * AT_ONCE + 1))
+    assert [reply for _, reply in replies] == list(range(2 * AT_ONCE + 1))
+    assert most == AT_ONCE
+    assert children_of(driver, "/a") == []
+    for path in ("/a", "/a/b", "/a/c"):
+        nodes.make(path, b"", 0)
+    driver.lost["get"].append(NoNodeError())
+    assert [name for name, _ in children_of(driver, "/a")] == ["c"]
