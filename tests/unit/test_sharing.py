@@ -21,6 +21,7 @@ from qframe.coordination.lease import (
     HEARTBEATS,
     LOOK_EVERY_S,
     LOOK_EVERY_WITH_BELL_S,
+    LOOK_OFTEN_S,
     LeaseCoordinator,
     LeaseSession,
 )
@@ -297,11 +298,58 @@ def test_a_slot_that_it_owns_under_another_epoch_than_it_believes_is_lost(
 def test_slots_are_claimed_above_every_epoch_that_the_store_has_seen_of_the_group(
     store: ModelStore, topic: Topic, clock: VirtualClock
 ) -> None:
-    last = f"{7 << 40:016x}"
+    last = f"{(7 << 40) + 2**24 - 1:016x}"
     store.take(topic, GROUP, {3: last})
     claimed = session_of(store, topic, clock)
     claimed.look({})
     assert all(epoch > last for epoch in claimed.claim(range(SLOTS)).values())
+
+
+def test_only_what_is_free_and_shared_is_claimed(
+    store: ModelStore, topic: Topic, clock: VirtualClock
+) -> None:
+    late: Any = Late(store)
+    asked: list[list[int]] = []
+
+    def claim(topic: Topic, group: str, member: str, epochs: dict[int, str]) -> list[int]:
+        asked.append(sorted(epochs))
+        return store.claim(topic, group, member, epochs)
+
+    late.claim = claim
+    mine, other = session_of(late, topic, clock), session_of(store, topic, clock, "other")
+    other.look({})
+    other.claim([0])
+    mine.look({})
+    assert mine.claim([0]) == mine.claim([SLOTS]) == {}
+    assert asked == []
+    assert mine.claim([0, 1]).keys() == {1}
+    assert asked == [[1]]
+
+
+def test_what_another_was_faster_to_claim_is_not_its_own(
+    store: ModelStore, topic: Topic, clock: VirtualClock
+) -> None:
+    late = Late(store)
+    mine, other = session_of(late, topic, clock), session_of(store, topic, clock, "other")
+    for session in (mine, other):
+        session.look({})
+    late.before("claim", lambda: other.claim([0]))
+    assert mine.claim([0, 1]).keys() == {1}
+
+
+def test_a_sign_of_life_after_which_nothing_has_changed_is_no_news(
+    store: ModelStore, topic: Topic, clock: VirtualClock
+) -> None:
+    session = session_of(store, topic, clock)
+    assert session.look({}) is not None
+    session._rung = False
+    begun_s = session.certain_until_s
+    clock.advance(round(LEASE_S * 1000 / HEARTBEATS) - 1)
+    assert session.look({}) is None
+    assert session.certain_until_s == begun_s
+    clock.advance(1)
+    assert session.look({}) is None
+    assert session.certain_until_s > begun_s
 
 
 def test_who_leaves_takes_its_rows_along(
@@ -448,3 +496,61 @@ def test_a_lease_is_as_long_as_three_sessions_and_a_member_is_watched_until_it_l
     coordinator.close()
     assert watched.stopping
     assert set(leases_ms) == {18_000}
+
+
+class Counted:
+    """In place of a bell, or of an event: notes how long it was waited for, and how it ended."""
+
+    def __init__(self) -> None:
+        self.waits: list[float] = []
+        self.calls: list[str] = []
+        self.rings = False
+
+    def wait(self, seconds: float) -> bool:
+        self.waits.append(round(seconds, 3))
+        return self.rings
+
+    def __getattr__(self, name: str) -> Any:
+        return lambda: self.calls.append(name)
+
+
+def test_without_a_bell_it_looks_as_often_as_it_lacks_slots_and_as_its_lease_wants(
+    store: ModelStore, topic: Topic, clock: VirtualClock
+) -> None:
+    session: Any = session_of(store, topic, clock)
+    session.look({})
+    session._bell, session._awake = None, Counted()
+    session._lacks = False
+    session.wait()
+    session.wait(0.01)
+    session._lacks = True
+    session.wait()
+    session._lacks, session._lease_s = False, 0.6
+    session.wait()
+    assert session._awake.waits == [LOOK_EVERY_S, 0.01, LOOK_OFTEN_S, 0.1]
+    assert session._awake.calls == ["clear"] * 4
+    session.wake()
+    assert session._awake.calls[4:] == ["set"]
+    session.share(Topic("t", slots=SLOTS))
+    session.wait()
+    assert len(session._awake.waits) == 4
+
+
+def test_a_bell_that_rings_is_a_reason_to_look_and_is_closed_also_by_who_cannot_leave(
+    store: ModelStore, topic: Topic, clock: VirtualClock
+) -> None:
+    late = Late(store)
+    session: Any = session_of(late, topic, clock)
+    session.look({})
+    session._bell = bell = Counted()
+    session.wait()
+    assert not session._rung
+    bell.rings = True
+    session.wait(0.5)
+    assert session._rung
+    assert bell.waits == [1.0, 0.5]
+    session.wake()
+    late.before("leave", loses(StoreUnavailable("store", "away")))
+    with pytest.raises(StoreUnavailable):
+        session.leave()
+    assert bell.calls == ["ring", "close"]

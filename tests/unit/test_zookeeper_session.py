@@ -11,15 +11,18 @@ from typing import Any
 
 import msgspec
 import pytest
+from eventually import eventually
 from kazoo.exceptions import BadVersionError, ConnectionLoss, NoNodeError
 from zookeeper_nodes import Nodes, Session
 
 from qframe.clock import VirtualClock
+from qframe.coordination import zookeeper as coordinator_module
 from qframe.coordination import zookeeper_session as module
 from qframe.coordination.base import SessionView
 from qframe.coordination.known_topic import KnownTopic
 from qframe.coordination.plan import AssignmentPlan
 from qframe.coordination.znodes import AT_ONCE, children_of, gathered
+from qframe.coordination.zookeeper import ZooKeeperCoordinator
 from qframe.coordination.zookeeper_session import (
     PATIENCE_S,
     SETTLE_S,
@@ -27,7 +30,9 @@ from qframe.coordination.zookeeper_session import (
     ZooKeeperSession,
 )
 from qframe.errors import CoordinatorUnavailable
+from qframe.events import Events
 from qframe.growth import Growth
+from qframe.stores.model.store import ModelStore
 from qframe.topic import Topic
 
 pytestmark = pytest.mark.promise(4)
@@ -471,3 +476,49 @@ def test_many_nodes_are_asked_for_some_at_a_time_and_children_that_are_gone_are_
         nodes.make(path, b"", 0)
     driver.lost["get"].append(NoNodeError())
     assert [name for name, _ in children_of(driver, "/a")] == ["c"]
+
+
+class Driver(Session):
+    """A driver that is started and closed."""
+
+    def __init__(self, nodes: Nodes, on_state: Callable[[], None]) -> None:
+        super().__init__(nodes, 1)
+        self.on_state = on_state
+        self.is_closed = False
+
+    def start(self, timeout_s: float) -> None:
+        assert timeout_s > 0
+
+    def close(self) -> None:
+        self.is_closed = True
+
+
+def test_a_coordinator_watches_its_members_and_tells_them_of_the_connection(
+    nodes: Nodes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(
+        coordinator_module, "ZooKeeper",
+        lambda _url, *, session_s, on_state: Driver(nodes, on_state),
+    )  # fmt: skip
+    clock, topic, store = VirtualClock(), Topic("t", slots=SLOTS), ModelStore()
+    coordinator: Any = ZooKeeperCoordinator(
+        "zookeeper://nodes", store, namespace="ns", worker="w1", session_s=30.0, events=Events(),
+        clock=clock, on_failure=lambda *_: None,
+    )  # fmt: skip
+    driver = coordinator._zookeeper
+    member = coordinator.join(topic, "g", on_change=lambda: None)
+    eventually(lambda: f"{GROUP}/members/w1~1" in nodes.nodes)
+    assert coordinator._expiry._members == (member,)
+    [one] = coordinator.roster(topic, "g").members
+    assert (one.id, one.until_ms) == ("w1", clock.now_ms() + 30_000)
+    [session] = coordinator._sessions
+    states: list[str] = []
+    session.note_state = lambda: states.append("")
+    driver.on_state()
+    assert states == [""]
+    member.leave()
+    assert (coordinator._expiry._members, coordinator._sessions) == ((), frozenset())
+    assert nodes.children(f"{GROUP}/members") == []
+    coordinator.close()
+    assert driver.is_closed
+    assert coordinator._expiry.stopping
