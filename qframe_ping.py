@@ -94,7 +94,7 @@ def _asked(port: str | None, file: str | None, *, ready: bool, timeout_s: float)
         return _of_file(file)
     if port:
         return _of_port(port, "/readyz" if ready else "/livez", timeout_s)
-    raise Unwell(f"neither port nor file is named: give --port or --file, or set {PORT_VARIABLE}")
+    raise Misspelt(f"neither port nor file is named: give --port or --file, or set {PORT_VARIABLE}")
 
 
 def _options(words: list[str]) -> dict[str, Any]:

@@ -80,6 +80,8 @@ if TYPE_CHECKING:
     from qframe.idempotency.transactional import TransactionalChecker
     from qframe.outbox.outbox import Outbox
     from qframe.schedules.verbs import Schedules
+    from qframe.stores.depth import SlotTooDeep
+    from qframe.stores.types import SlotSplit
     from qframe.versions.apply import apply_if_newer, apply_next
 
 __version__ = "0.1.0"
@@ -142,6 +144,8 @@ __all__ = [
     "Schedule",
     "Schedules",
     "SchemaMismatch",
+    "SlotSplit",
+    "SlotTooDeep",
     "StoreDamaged",
     "StoreFull",
     "StoreUnavailable",
@@ -175,6 +179,8 @@ _LOADED_BY_USE: Final = {
     "Outbox": "qframe.outbox.outbox",
     "RedisChecker": "qframe.idempotency.redis",
     "Schedules": "qframe.schedules.verbs",
+    "SlotSplit": "qframe.stores.types",
+    "SlotTooDeep": "qframe.stores.depth",
     "Timers": "qframe.admin.timers",
     "TransactionalChecker": "qframe.idempotency.transactional",
     "apply_if_newer": "qframe.versions.apply",

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
+from datetime import datetime, timedelta
 from difflib import get_close_matches
 from typing import Any
 
@@ -81,11 +82,15 @@ class UnknownTopic(BadInput):
     def __init__(self, name: str, known: Iterable[str] = (), store: str = "this store") -> None:
         self.known: list[str] = list(known)
         meant = get_close_matches(name, [each for each in self.known if each != name], n=1)
+        remedy = (
+            f'declare it once: Topic("{name}", kind="stream", slots=16), '
+            f"or: qframe topics declare {name} --kind stream --slots 16"
+        )
+        if name.startswith("qframe."):
+            remedy = "qframe declares its own topics itself, when they are first used"
         super().__init__(
             "topic", name, f"nobody has declared it in {store}",
-            (f"did you mean {meant[0]!r}? else " if meant else "")
-            + f'declare it once: Topic("{name}", kind="stream", slots=16), '
-            f"or: qframe topics declare {name} --kind stream --slots 16",
+            (f"did you mean {meant[0]!r}? else " if meant else "") + remedy,
         )  # fmt: skip
 
 
@@ -181,14 +186,6 @@ class CoordinatorUnavailable(QFrameError):
 
 class AnswerLost(StoreUnavailable):
     """Raised when the store's answer was lost: what was asked may or may not have been done."""
-
-
-class SlotsAway(AnswerLost):
-    """Raised when slots are away, or damaged in some way, while others could be taken."""
-
-    def __init__(self, store: str, taken: Sequence[int], away: Mapping[int, str | None]) -> None:
-        super().__init__(store, f"slots {', '.join(map(str, away))} are away")
-        self.taken, self.away = taken, away
 
 
 class StoreDamaged(StoreUnavailable):
@@ -396,5 +393,5 @@ def _shown(value: object) -> str:
     """The value as the reader typed it; of a long one the middle is left out, not a file's name."""
     text = f"<{type(value).__name__}>"
     with suppress(Exception):  # such as that of a value which is nested too deeply
-        text = repr(value)
+        text = str(value) if isinstance(value, datetime | timedelta) else repr(value)
     return text if len(text) <= 80 else f"{text[:40]}…{text[-24:]} ({len(text)} characters)"

@@ -126,7 +126,7 @@ def checked_times(
         BadOption: if both are given, or one is not a time.
     """
     if delay is not None and at is not None:
-        raise BadOption("at", at, f"delay={delay!r} is given too", "give one of them")
+        raise BadOption("at", at, f"delay {delay} is given too", "give one of them")
     if delay is not None:
         seconds = delay.total_seconds() if isinstance(delay, timedelta) else delay
         return duration_ms(seconds, "delay"), None

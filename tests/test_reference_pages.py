@@ -67,8 +67,8 @@ def test_every_attribute_of_a_message_is_explained() -> None:
 def test_every_error_is_explained_under_its_family() -> None:
     public = {
         name: value
-        for name, value in vars(qframe).items()
-        if inspect.isclass(value) and issubclass(value, QFrameError)
+        for name in qframe.__all__
+        if inspect.isclass(value := getattr(qframe, name)) and issubclass(value, QFrameError)
     }
     text = (REFERENCE / "errors.md").read_text(encoding="utf-8")
     bad_input, others = text.split("\n## Bad input\n")[1].split("\n## ", 1)

@@ -63,7 +63,7 @@ def list_dead(
 ) -> None:
     """Lists a group's dead letters, the oldest first."""
     with target.opened() as app:
-        found = _listed(app, topic, group, limit, after, _moment(since))
+        found = _listed(app, topic, group, limit, after, moment_of(since, "since"))
         if as_json:
             say_json_array(
                 {**record_as_json(each), "dead_place": str(each.dead_place)} for each in found
@@ -116,7 +116,7 @@ def causes(
     A cause is the class of the error and the line that raised it.
     """
     with target.opened() as app:
-        found = app.admin.dead_causes(topic, group, limit, since=_moment(since))
+        found = app.admin.dead_causes(topic, group, limit, since=moment_of(since, "since"))
     if as_json:
         say_json({"topic": topic, "group": group, **msgspec.to_builtins(found)})
     elif not found.causes:
@@ -157,7 +157,7 @@ def retry(
         chosen = _chosen("dead retry", app, topic, group, ids, everything or bool(cause or since))
         with _steps(f"of {topic}/{group} due again") as steps:
             count = admin.dead_retry(
-                topic, group, chosen, since=_moment(since), until=until, cause=cause,
+                topic, group, chosen, since=moment_of(since, "since"), until=until, cause=cause,
                 on_progress=steps.tell,
             )  # fmt: skip
         say(steps.total(count))
@@ -193,7 +193,7 @@ def drop(
             ask(f"Drop {what} of {topic}/{group} for good?")
         with _steps(f"of {topic}/{group} dropped") as steps:
             count = admin.dead_drop(
-                topic, group, chosen, since=_moment(since), until=until, cause=cause,
+                topic, group, chosen, since=moment_of(since, "since"), until=until, cause=cause,
                 on_progress=steps.tell,
             )  # fmt: skip
         say(steps.total(count))
@@ -212,10 +212,6 @@ def _listed(
             return
         limit -= PAGE
         place = page[-1]
-
-
-def _moment(since: str | None) -> datetime | float | None:
-    return None if since is None else moment_of(since, "since")
 
 
 def _steps(done: str) -> Steps:

@@ -10,7 +10,7 @@ import typer
 from qframe.admin.explain.cause import Cause, Explanation
 from qframe.admin.explain.explainer import BEHIND, LOOK
 from qframe.cli.attempts import entry_as_json, say_attempts
-from qframe.cli.commands import BadCommand
+from qframe.cli.commands import BadCommand, check_beside
 from qframe.cli.flags import AsJson
 from qframe.cli.look import say_facts
 from qframe.cli.output import say, say_aside, say_json
@@ -56,6 +56,9 @@ def explain(
         raise BadCommand(
             "command", "explain", "nothing names a message", "give its ID, --key or --offset"
         )
+    if offset is not None:
+        names = {"ID": message_id, "--key": key}
+        check_beside("explain", "--offset", names, "give no --offset")
     with target.opened() as app:
         found = app.admin.explain(topic, message_id, key=key, offset=offset, slot=slot, look=look)
         is_absent = all(each.state == "absent" for each in found)

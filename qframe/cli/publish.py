@@ -11,7 +11,7 @@ import typer
 
 from qframe.app.qframe import QFrame
 from qframe.cli.bulk import publish_file
-from qframe.cli.commands import BadCommand
+from qframe.cli.commands import BadCommand, check_one_of
 from qframe.cli.files import MessageFile
 from qframe.cli.flags import AsJson, TopicName
 from qframe.cli.output import say, say_json
@@ -104,13 +104,14 @@ def publish(
 
     All lines of a file are checked before the first one is published.
     """
+    check_one_of("publish", {"--delay": delay, "--at": at, "--within": within})
     options = _given(
         key=key,
         headers=_headers(header),
         tags=tag or None,
         id=message_id,
         delay=duration_of(delay),
-        at=None if at is None else moment_of(at, "at"),
+        at=moment_of(at, "at"),
         priority=priority,
         within=duration_of(within),
         sequence=sequence,

@@ -12,6 +12,7 @@ from qframe.cli.metrics import MetricsPort, counted
 from qframe.cli.serving import serve
 from qframe.cli.target import Target, coordinated
 from qframe.cli.web import require
+from qframe.errors import BadOption
 from qframe.options.consumer import ConsumerKeywords
 from qframe.telemetry.logs import log_events
 
@@ -65,8 +66,12 @@ def push(
     options: ConsumerKeywords = {"threads": threads, "timeout": timeout}
     if rate is not None:
         options["rate_limit"] = rate
+    if not (secrets := os.environ.get(SECRETS_VARIABLE, "").strip()):
+        raise BadOption(
+            "environment variable", SECRETS_VARIABLE, "it is not set, and requests are signed",
+            "set it to whsec_ and 24 to 64 random bytes in base64",
+        )  # fmt: skip
     with target.opened() as app:
-        secrets = os.environ.get(SECRETS_VARIABLE, "")
         push_of(
             app, topic, group, url, secrets=secrets, private=private,
             events=cast("Events | None", events), **options,

@@ -13,13 +13,13 @@ import typer
 
 from qframe.app.qframe import QFrame
 from qframe.cli.asking import ask
-from qframe.cli.commands import Commands
+from qframe.cli.commands import Commands, check_beside, check_one_of
 from qframe.cli.flags import AsJson, By, Limit, Yes
 from qframe.cli.output import facts, say, say_json, say_json_array, table
 from qframe.cli.records import second
 from qframe.cli.search import header_of
 from qframe.cli.target import Target, coordinated, targeted
-from qframe.cli.times import length, moment_of
+from qframe.cli.times import duration_of, length, moment_of
 from qframe.clock import moment
 from qframe.errors import BadOption, QFrameError
 from qframe.schedules.preview import Preview, Tick
@@ -32,7 +32,9 @@ schedules: Final = typer.Typer(
 )
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="The schedule's name.")]
-Zone = Annotated[str, typer.Option("--tz", metavar="ZONE", help="The time zone of cron fields.")]
+Zone = Annotated[
+    str | None, typer.Option("--tz", metavar="ZONE", help="The time zone of cron fields.")
+]
 Exclude = Annotated[
     list[str] | None,
     typer.Option(
@@ -40,7 +42,8 @@ Exclude = Annotated[
     ),
 ]
 Dst = Annotated[
-    str, typer.Option("--dst", metavar="RULE", help="debian, or literal, when clocks change.")
+    str | None,
+    typer.Option("--dst", metavar="RULE", help="debian, or literal, when clocks change."),
 ]
 Count = Annotated[int, typer.Option("--count", min=1, max=1000, metavar="N", help="How many.")]
 
@@ -130,11 +133,12 @@ def put(
     headers = {name: value or "" for name, value in map(header_of, header or ())}
     options: Any = {
         "tz": tz, "key": key, "headers": headers or None, "tags": tag or None,
-        "priority": priority, "catch_up": catch_up, "window": window, "overlap": overlap,
-        "jitter": jitter, "exclude": exclude or (), "dst": dst, "note": note,
+        "priority": priority, "catch_up": catch_up, "window": duration_of(window),
+        "overlap": overlap, "jitter": duration_of(jitter), "exclude": exclude or (), "dst": dst,
+        "note": note,
         "body": None if body is None else _json_of(body),
-        "start": None if start is None else moment_of(start, "start"),
-        "end": None if end is None else moment_of(end, "end"),
+        "start": moment_of(start, "start"),
+        "end": moment_of(end, "end"),
     }  # fmt: skip
     with target.acting(by) as (app, admin):
         made = admin.put_schedule(name, when, topic=topic, **options)
@@ -209,17 +213,21 @@ def preview(
     when: Annotated[
         str | None, typer.Option("--when", metavar="WHEN", help="A timing, before it is put.")
     ] = None,
-    tz: Zone = "UTC",
+    tz: Zone = None,
     exclude: Exclude = None,
-    dst: Dst = "debian",
+    dst: Dst = None,
     count: Count = 10,
     as_json: AsJson = False,
 ) -> None:
     """Shows the next ticks, and warns of those that clocks move."""
-    rule: Any = dst
+    check_one_of("schedules preview", {"NAME": name, "--when": when}, "a schedule or a timing")
+    if name is not None:
+        timing = {"--tz": tz, "--exclude": exclude, "--dst": dst}
+        check_beside("schedules preview", "a NAME", timing, "give --when in place of the name")
+    rule: Any = dst or "debian"
     with target.opened() as app:
         found = app.schedules.preview(
-            name, when=when, tz=tz, exclude=exclude or (), dst=rule, count=count
+            name, when=when, tz=tz or "UTC", exclude=exclude or (), dst=rule, count=count
         )
     if as_json:
         say_json(msgspec.to_builtins(found))

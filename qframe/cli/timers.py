@@ -10,11 +10,11 @@ import typer
 
 from qframe.admin.admin import Admin
 from qframe.admin.search import LOOK
-from qframe.admin.timer_search import TIMER_STATES, TimerChanges, TimerChoice
+from qframe.admin.timer_search import TimerChanges, TimerChoice
 from qframe.admin.timer_status import TimerStatus
 from qframe.cli.asking import ask
 from qframe.cli.attempts import entry_as_json
-from qframe.cli.commands import BadCommand, Commands
+from qframe.cli.commands import BadCommand, Commands, check_beside, check_one_of
 from qframe.cli.flags import AsJson, By, Limit, TopicName, Yes
 from qframe.cli.output import counted, say, say_error, say_json, table
 from qframe.cli.records import as_json as record_as_json
@@ -22,6 +22,7 @@ from qframe.cli.records import body_text, second
 from qframe.cli.search import header_of
 from qframe.cli.steps import Steps
 from qframe.cli.target import Target, targeted
+from qframe.cli.timer_choice import Header, OfId, Since, State, Tag, Until, chosen, is_one
 from qframe.cli.timer_import import import_timers
 from qframe.cli.times import duration_of, moment_of
 from qframe.clock import moment
@@ -40,18 +41,8 @@ SomeKey = Annotated[
 All = Annotated[
     bool, typer.Option("--all", help="All that fit; those that are set meanwhile are left alone.")
 ]
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Only count them.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="With --all: only count them.")]
 OfKey = Annotated[str | None, typer.Option("--key", metavar="KEY", help="Its key.")]
-OfId = Annotated[str | None, typer.Option("--id", metavar="ID", help="Its message's id.")]
-State = Annotated[
-    str | None, typer.Option(metavar="STATE", help=f"One of {', '.join(TIMER_STATES)}.")
-]
-Tag = Annotated[str | None, typer.Option(metavar="TAG", help="One of its tags.")]
-Header = Annotated[
-    list[str] | None, typer.Option(metavar="NAME[=VALUE]", help="A header; may be repeated.")
-]
-Since = Annotated[str | None, typer.Option(metavar="TIME", help="Due from then on.")]
-Until = Annotated[str | None, typer.Option(metavar="TIME", help="Due before then.")]
 At = Annotated[str | None, typer.Option(metavar="TIME", help="Due then.")]
 Delay = Annotated[str | None, typer.Option(metavar="DURATION", help="Due after this time.")]
 Body = Annotated[str | None, typer.Option(metavar="JSON", help="Its new body.")]
@@ -79,7 +70,7 @@ def list_timers(
     as_json: AsJson = False,
 ) -> None:
     """Lists timers, the next one first, overdue ones included."""
-    which = _choice(key, message_id, state, tag, header, since, until)
+    which: TimerChoice = {"key": key, **chosen(message_id, state, tag, header, since, until)}
     with target.opened() as app:
         found = app.admin.timers(topic, limit=limit, look=look, place=place, **which)
     if as_json:
@@ -116,6 +107,8 @@ def show(
     as_json: AsJson = False,
 ) -> None:
     """Shows how a timer stands with each group, or how it ended."""
+    if key is None:
+        check_one_of("timers show", {"KEY": key, "--id": message_id}, "a timer")
     with target.opened() as app:
         found = app.timers.status(topic, key, id=message_id)
     if as_json:
@@ -154,12 +147,13 @@ def add(
 
     The topic's kind says what becomes of one that the key has already.
     """
+    check_one_of("timers add", {"--at": at, "--delay": delay}, "a time")
     headers = {name: value or "" for name, value in map(header_of, header or ())}
-    delay_ms, due_ms = checked_times(duration_of(delay), _moment("at", at))
+    delay_ms, due_ms = checked_times(duration_of(delay), moment_of(at, "at"))
     with target.opened() as app:
         published = app.timers.schedule(
             topic, _json_of(body), key=key, id=message_id, headers=headers or None,
-            tags=tag or None, at=_moment("at", at), delay=duration_of(delay),
+            tags=tag or None, at=moment_of(at, "at"), delay=duration_of(delay),
         )  # fmt: skip
         if delay_ms is not None:
             due_ms = app.store.now_ms(app.store.topic(topic)) + delay_ms
@@ -188,10 +182,11 @@ def edit(
         raise BadCommand(
             "command", "timers edit", "it needs a change", "give --body, --at or --delay"
         )
+    check_one_of("timers edit", {"--at": at, "--delay": delay})
     content = msgspec.UNSET if body is None else _json_of(body)
     with target.acting(by) as (_, admin):
         moved = admin.edit_timer(
-            topic, key, at=_moment("at", at), delay=duration_of(delay), body=content
+            topic, key, at=moment_of(at, "at"), delay=duration_of(delay), body=content
         )
     _say_moved(topic, key, moved, "edited", as_json=as_json)
 
@@ -222,16 +217,20 @@ def move(
 
     With --all it works in steps, and can be stopped by Ctrl-C.
     """
-    _check_one_or_all("timers move", key, everything)
+    which = chosen(message_id, state, tag, header, since, until)
+    if is_one("timers move", key, everything, which, dry_run=dry_run):
+        check_one_of("timers move", {"--at": at, "--delay": delay, "--shift": shift}, "one time")
+    else:
+        check_beside("timers move", "--all", {"--delay": delay}, "give --at or --shift")
+        check_one_of("timers move", {"--at": at, "--shift": shift}, "one time")
     with target.acting(by) as (_, admin):
         if key is not None:
             _say_moved(topic, key, _moved_one(admin, topic, key, at, delay, shift), "moved",
                        as_json=as_json)  # fmt: skip
             return
-        which = _choice(None, message_id, state, tag, header, since, until)
         with _steps(topic, "moved", dry_run=dry_run) as steps:
             changes = admin.move_timers(
-                topic, at=_moment("at", at), shift=duration_of(shift), dry_run=dry_run,
+                topic, at=moment_of(at, "at"), shift=duration_of(shift), dry_run=dry_run,
                 on_progress=lambda so_far: steps.tell(so_far.done), **which,
             )  # fmt: skip
     _say_changes(topic, changes, steps, dry_run=dry_run, as_json=as_json)
@@ -240,17 +239,9 @@ def move(
 def _moved_one(
     admin: Admin, topic: str, key: str, at: str | None, delay: str | None, shift: str | None
 ) -> Moved:
-    """Moves a timer to a time, or by one.
-
-    Raises:
-        BadOption: unless one of the three is given.
-    """
-    if sum(each is not None for each in (at, delay, shift)) != 1:
-        raise BadCommand(
-            "command", "timers move", "it needs one time", "give --at, --delay or --shift"
-        )
+    """Moves a timer to a time, or by one."""
     if shift is None:
-        return admin.edit_timer(topic, key, at=_moment("at", at), delay=duration_of(delay))
+        return admin.edit_timer(topic, key, at=moment_of(at, "at"), delay=duration_of(delay))
     found = admin.timer(topic, key)
     if not found:
         return Moved.ABSENT
@@ -283,13 +274,13 @@ def cancel(
 
     With --all it asks first, unless --yes, works in steps, and can be stopped by Ctrl-C.
     """
-    _check_one_or_all("timers cancel", key, everything)
+    which = chosen(message_id, state, tag, header, since, until)
+    is_one("timers cancel", key, everything, which, dry_run=dry_run)
     with target.acting(by) as (_, admin):
         if key is not None:
             moved = admin.cancel_timer(topic, key)
             _say_moved(topic, key, moved, "cancelled", as_json=as_json)
             return
-        which = _choice(None, message_id, state, tag, header, since, until)
         if not yes and not dry_run:
             count = admin.cancel_timers(topic, dry_run=True, **which).done
             ask(f"Cancel {counted(count, 'timer')} of {topic} for good?")
@@ -327,39 +318,11 @@ def import_(
         raise typer.Exit(1)
 
 
-def _choice(
-    key: str | None,
-    message_id: str | None,
-    state: str | None,
-    tag: str | None,
-    header: list[str] | None,
-    since: str | None,
-    until: str | None,
-) -> TimerChoice:
-    return {
-        "key": key, "id": message_id, "state": state, "tag": tag,
-        "headers": dict(map(header_of, header or ())), "since": _moment("since", since),
-        "until": _moment("until", until),
-    }  # fmt: skip
-
-
-def _moment(name: str, text: str | None) -> Any:
-    return None if text is None else moment_of(text, name)
-
-
 def _json_of(text: str) -> Any:
     try:
         return msgspec.json.decode(text)
     except (msgspec.DecodeError, UnicodeEncodeError) as error:
         raise BadBody("body", text, f"it is not JSON ({error})", "quote texts: '\"a\"'") from None
-
-
-def _check_one_or_all(command: str, key: str | None, everything: bool) -> None:
-    if (key is None) != everything:
-        raise BadCommand(
-            "command", command, "it needs a key, or --all, and not both",
-            "give a KEY from `qframe timers list`, or --all",
-        )  # fmt: skip
 
 
 def _steps(topic: str, word: str, *, dry_run: bool) -> Steps:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Final
+from typing import Final, overload
 
 from qframe.errors import BadOption
 
@@ -11,6 +11,10 @@ A_TIME: Final = "use a time such as 2026-01-31T10:00:00Z"
 _UNITS: Final = (("d", 86_400), ("h", 3600), ("min", 60))
 
 
+@overload
+def duration_of(text: str) -> float | str: ...
+@overload
+def duration_of(text: str | None) -> float | str | None: ...
 def duration_of(text: str | None) -> float | str | None:
     """A duration: a bare number is seconds; texts with a unit are read where they arrive."""
     if text is None:
@@ -21,12 +25,18 @@ def duration_of(text: str | None) -> float | str | None:
         return text
 
 
-def moment_of(text: str, what: str, remedy: str = A_TIME) -> datetime | float:
+@overload
+def moment_of(text: str, what: str, remedy: str = ...) -> datetime | float: ...
+@overload
+def moment_of(text: str | None, what: str, remedy: str = ...) -> datetime | float | None: ...
+def moment_of(text: str | None, what: str, remedy: str = A_TIME) -> datetime | float | None:
     """A moment: ISO 8601, or seconds since 1970.
 
     Raises:
         BadOption: if it is neither, or has no time zone.
     """
+    if text is None:
+        return None
     try:
         return float(text)
     except ValueError:

@@ -16,9 +16,11 @@ from qframe.cli.flags import AsJson, Everything, TopicName, Watch
 from qframe.cli.output import drawn_table, say
 from qframe.cli.resize import resize
 from qframe.cli.target import Target, targeted
+from qframe.cli.times import duration_of
 from qframe.cli.tune import in_words, marked
 from qframe.cli.watch import View
 from qframe.cli.watch import show as show_again
+from qframe.stores.base import Store
 from qframe.topic import Kind, KindName, SubjectRule, Topic, is_internal
 
 topics: Final = typer.Typer(
@@ -49,7 +51,7 @@ def list_topics(
         def look() -> View:
             found = app.admin.topics()
             shown = [topic for topic in found if everything or not is_internal(topic.name)]
-            return View([_as_json(topic) for topic in found], _drawn_topics(shown))
+            return View([_as_json(topic) for topic in found], _drawn_topics(shown, app.store))
 
         show_again(look, as_json=as_json, watch=watch)
 
@@ -69,7 +71,7 @@ def show(
 
         def look() -> View:
             found = app.admin.topic(topic)
-            return View([_as_json(found)], _drawn_topics([found]))
+            return View([_as_json(found)], _drawn_topics([found], app.store))
 
         show_again(
             look, as_json=as_json or bool(listing.get("as_json")),
@@ -118,9 +120,9 @@ def declare(
     Its kind stays as it is from then on, and its slots until they are doubled.
     """
     topic: Topic = Topic(
-        name, cast("KindName", kind), slots, retain=retain, max_length=max_length,
-        dedupe_window=dedupe_window, gap_timeout=gap_timeout,
-        subject=cast("SubjectRule | None", subject), history=history,
+        name, cast("KindName", kind), slots, retain=duration_of(retain), max_length=max_length,
+        dedupe_window=duration_of(dedupe_window), gap_timeout=duration_of(gap_timeout),
+        subject=cast("SubjectRule | None", subject), history=duration_of(history),
     )  # fmt: skip
     with target.opened(creating=True) as app:
         app.declare(topic)
@@ -152,10 +154,11 @@ def groups(
         show_again(look, as_json=as_json, watch=watch)
 
 
-def _drawn_topics(found: Sequence[TopicTotals]) -> list[RenderableType]:
+def _drawn_topics(found: Sequence[TopicTotals], store: Store) -> list[RenderableType]:
     if not found:
+        where = f"{store.url}, namespace {store.namespace}"
         remedy = "declare one: qframe topics declare NAME --kind stream --slots 16"
-        return [Text(f"no topics yet; {remedy}")]
+        return [Text(f"no topics yet in {where}; {remedy}")]
     rows = [row for topic in found for row in _rows(topic)]
     table = drawn_table(("topic", "kind", "slots", "group", *_COUNTS), rows)
     return [table, *_damaged(found)]

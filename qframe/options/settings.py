@@ -116,13 +116,11 @@ class Settings(CheckedOptions):
         known = options_of(cls)
         given = {name: value for name, value in overrides.items() if value is not None}
         for name in given:
-            if name not in known:
-                refuse_unknown("option", name, known)
+            _check_known("option", name, known)
         variables = _variables(known)
         written = read_config()
         for name in written:
-            if name not in known:
-                refuse_unknown(f"in {config_path()}: option", name, known)
+            _check_known(f"in {config_path()}: option", name, known)
         return checked_options(cls, {
             **{name: (f"in {config_path()}: {name}", value) for name, value in written.items()},
             **variables,
@@ -164,6 +162,26 @@ class AppKeywords(TypedDict, total=False):
     log_errors: Literal["auto", "full", "short"]
 
 
+def _check_known(what: str, name: str, known: Collection[str]) -> None:
+    """Sees that the app has an option of this name.
+
+    Raises:
+        BadOption: if it has none.
+    """
+    if name in known:
+        return
+    if name in options_of(ConsumerOptions):
+        raise _of_consumers(what, name, name)
+    refuse_unknown(what, name, known)
+
+
+def _of_consumers(what: str, shown: str, name: str) -> BadOption:
+    return BadOption(
+        what, shown, f"{name} is an option of each consumer",
+        f"use @app.consumer(…, {name}=…), or for a running group qframe tune",
+    )  # fmt: skip
+
+
 def _variables(known: Collection[str]) -> dict[str, tuple[str, str]]:
     """The app's options in the environment: by name, the variable as it is spelt and its value.
 
@@ -182,10 +200,7 @@ def _variables(known: Collection[str]) -> dict[str, tuple[str, str]]:
             if value and name in known:
                 found[name] = (variable, value)
         elif name in of_consumers:
-            raise BadOption(
-                "environment variable", variable, f"{name} is an option of each consumer",
-                f"use @app.consumer(…, {name}=…), or for a running group qframe tune",
-            )  # fmt: skip
+            raise _of_consumers("environment variable", variable, name)
         elif close := get_close_matches(name, names, n=1, cutoff=0.8):
             raise BadOption(
                 "environment variable", variable, "there is no such option",

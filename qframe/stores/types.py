@@ -11,7 +11,7 @@ from typing import NamedTuple
 import msgspec
 
 from qframe.codec import KEYLESS
-from qframe.errors import BadOption, StoreUnavailable
+from qframe.errors import AnswerLost, BadOption, StoreUnavailable
 from qframe.message import Delivery
 from qframe.outcomes import Outcome, Verdict
 from qframe.topic import Kind, Topic, span_of
@@ -99,6 +99,14 @@ class SlotsClosed(StoreUnavailable):
     def __init__(self, store: str, topic: str, outcomes: Sequence[Outcome | None] = ()) -> None:
         super().__init__(store, f"topic {topic!r} is growing")
         self.outcomes: Sequence[Outcome | None] = outcomes
+
+
+class SlotsAway(AnswerLost):
+    """Raised when slots are away, or damaged in some way, while others could be taken."""
+
+    def __init__(self, store: str, taken: Sequence[int], away: Mapping[int, str | None]) -> None:
+        super().__init__(store, f"slots {', '.join(map(str, away))} are away")
+        self.taken, self.away = taken, away
 
 
 class SlotSplit(BadOption):

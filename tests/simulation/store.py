@@ -7,7 +7,7 @@ from functools import partial
 from random import Random
 from typing import Any
 
-from qframe.errors import AnswerLost, SlotsAway, StoreUnavailable, UnknownGroup
+from qframe.errors import AnswerLost, StoreUnavailable, UnknownGroup
 from qframe.outcomes import Settled
 from qframe.schedules.records import TOPIC as SCHEDULES
 from qframe.stores.model import inspect
@@ -20,6 +20,7 @@ from qframe.stores.types import (
     PullTerms,
     RenewResult,
     RevokeResult,
+    SlotsAway,
     SlotsClosed,
 )  # fmt: skip
 from qframe.topic import Topic

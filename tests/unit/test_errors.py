@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import inspect
 import os
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -30,7 +31,6 @@ from qframe.errors import (
     PublishUnknown,
     QFrameError,
     SchemaMismatch,
-    SlotsAway,
     StoreFull,
     StoreUnavailable,
     TopicFull,
@@ -42,6 +42,7 @@ from qframe.errors import (
     WorkerLost,
 )
 from qframe.outcomes import Outcome, Published
+from qframe.stores.types import SlotsAway
 
 ALL = [
     value
@@ -71,6 +72,17 @@ def test_bad_input_names_the_value_why_and_the_remedy() -> None:
 
 def test_a_value_is_shown_as_it_was_typed() -> None:
     assert "key 'a b'" in str(BadInput("key", "a b", "why", "remedy"))
+
+
+def test_a_time_is_shown_as_it_is_written() -> None:
+    moment = datetime(2027, 1, 1, tzinfo=UTC)
+    assert str(BadInput("at", moment, "why", "remedy")).startswith("at 2027-01-01 00:00:00+00:00:")
+    assert str(BadInput("delay", timedelta(hours=2), "why", "it")) == "delay 2:00:00: why; it"
+
+
+def test_nobody_is_told_to_declare_a_topic_of_qframes_own() -> None:
+    said = str(UnknownTopic("qframe.schedules"))
+    assert said.endswith("; qframe declares its own topics itself, when they are first used")
 
 
 @pytest.mark.parametrize(("length", "is_cut"), [(78, False), (79, True), (100_000, True)])

@@ -271,7 +271,7 @@ def test_ping_imports_neither_qframe_nor_an_app() -> None:
 
 def test_ping_says_in_one_line_why_it_cannot_ask() -> None:
     for words, code, said in (
-        ((), 1, "error: neither port nor file is named"),
+        ((), 2, "error: neither port nor file is named"),
         (("--port", "1"), 1, "error: port 1 does not reply within 2 s"),
         (("--port", "x"), 2, "error: --port 'x' is not a port"),
         (("--prot", "1"), 2, "error: ping has no option '--prot'"),

@@ -76,8 +76,8 @@ def test_a_moment_may_be_given_as_seconds_since_1970() -> None:
 @pytest.mark.parametrize(
     ("delay", "at", "what", "why"),
     [
-        (1, 2, "at", "delay=1 is given too"),
-        (0, MOMENT, "at", "delay=0 is given too"),
+        (1, 2, "at", "delay 1 is given too"),
+        (0, MOMENT, "at", "delay 0 is given too"),
         (None, MOMENT.replace(tzinfo=None), "at", "it has no time zone"),
         (None, "tomorrow", "at", "it is not a point in time"),
         (None, "10m", "at", "it is not a point in time"),

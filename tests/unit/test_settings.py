@@ -106,6 +106,16 @@ def test_a_variable_for_a_consumers_option_is_refused_with_where_it_belongs(
         Settings.load()
 
 
+def test_a_consumers_option_in_the_file_or_the_call_is_refused_with_where_it_belongs(
+    directory: Path,
+) -> None:
+    with pytest.raises(BadOption, match=r"option 'threads': .*use @app.consumer\(…, threads=…\)"):
+        Settings.load(threads=4)
+    (directory / "qframe.toml").write_text("threads = 4\n", encoding="utf-8")
+    with pytest.raises(BadOption, match=r"in qframe.toml: option 'threads': .*@app.consumer\(…,"):
+        Settings.load()
+
+
 def test_a_misspelt_variable_is_refused_and_a_foreign_one_is_not(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

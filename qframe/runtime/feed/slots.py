@@ -7,10 +7,11 @@ from collections.abc import Callable, Collection, Mapping
 from typing import Protocol
 
 from qframe.coordination.base import NOTHING, Coordinator, Membership
-from qframe.errors import SlotsAway, StoreUnavailable
+from qframe.errors import StoreUnavailable
 from qframe.message import Delivery
 from qframe.runtime.context import ConsumerContext
 from qframe.stores.base import Groups, Inspecting, Topics
+from qframe.stores.types import SlotsAway
 from qframe.topic import Topic
 
 

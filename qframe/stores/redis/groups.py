@@ -8,11 +8,11 @@ from typing import Any
 from typing_extensions import override
 
 from qframe.drivers.redis import Call, Command, Missing, Redis
-from qframe.errors import SlotsAway, StoreDamaged, UnknownGroup
+from qframe.errors import StoreDamaged, UnknownGroup
 from qframe.stores.base import Groups
 from qframe.stores.redis.keys import UNCLAIMED, Argument, SlotKeys
 from qframe.stores.redis.role import RedisRole
-from qframe.stores.types import NO_EPOCH, SlotSplit
+from qframe.stores.types import NO_EPOCH, SlotsAway, SlotSplit
 from qframe.topic import Topic
 
 _NO_GROUP = -2

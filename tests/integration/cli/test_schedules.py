@@ -98,7 +98,6 @@ def test_ticks_are_shown_before_they_come_and_after(program: Program) -> None:
         (("put", "x", "@daily", "nobody"), "nobody has declared it"),
         (("pause", "x"), "qframe schedules list"),
         (("put", "x", "@daily", "reports", "--start", "2027-01-01"), "2027-01-01T00:00:00Z is UTC"),
-        (("preview",), "give one of the two"),
     ],
 )
 def test_what_is_wrong_is_told_in_a_line(

@@ -88,13 +88,31 @@ def test_many_are_imported_moved_and_cancelled(program: Program, tmp_path: Path)
     assert gone["done"] >= 1
 
 
+@pytest.mark.parametrize("words", [("move", "--shift", "1h"), ("cancel",)])
+@pytest.mark.parametrize("among_all", [("--dry-run",), ("--tag", "x"), ("--state", "dead")])
+def test_a_key_beside_what_chooses_among_all_changes_nothing(
+    program: Program, words: tuple[str, ...], among_all: tuple[str, ...]
+) -> None:
+    program.ok("timers", "add", "bookings", "1", "--key", "a", "--at", "2027-01-01T00:00:00Z")
+    verb, *time = words
+    said = program.refused("timers", verb, "bookings", "a", *time, *among_all, code=2)
+    assert f"beside a KEY it has no use for {among_all[0]}" in said
+    [timer] = program.ok("timers", "list", "bookings", "--json").json["found"]
+    assert timer["due_at"] == "2027-01-01T00:00:00.000Z"
+
+
 @pytest.mark.parametrize(
     ("words", "remedy"),
     [
         (("edit", "bookings", "a"), "give --body, --at or --delay"),
         (("move", "bookings", "a"), "give --at, --delay or --shift"),
-        (("move", "bookings", "a", "--delay", "1h", "--shift", "1h"), "it needs one time"),
+        (("edit", "bookings", "a", "--at", "1", "--delay", "1h"), "it has --at and --delay"),
+        (("move", "bookings", "a", "--delay", "1h", "--shift", "1h"), "it has --delay and --shift"),
         (("move", "bookings"), "or --all"),
+        (("move", "bookings", "--all"), "it needs one time; give --at or --shift"),
+        (("move", "bookings", "--all", "--delay", "1h"), "beside --all it has no use for --delay"),
+        (("show", "bookings"), "it needs a timer; give KEY or --id"),
+        (("add", "bookings", "1"), "it needs a time; give --at or --delay"),
     ],
 )
 def test_words_that_do_not_go_together_are_a_wrong_use(
@@ -108,11 +126,8 @@ def test_words_that_do_not_go_together_are_a_wrong_use(
     [
         (("list", "bookings", "--state", "gone"), "there is no such state"),
         (("list", "nobody"), "nobody has declared it"),
-        (("show", "bookings"), "give its key"),
-        (("add", "bookings", "1"), "a timer needs a time"),
         (("add", "bookings", "{", "--delay", "1h"), "it is not JSON"),
         (("add", "bookings", "1", "--at", "2027-03-01"), "write one: 2027-03-01T00:00:00Z is UTC"),
-        (("move", "bookings", "--all"), "give at= or shift="),
         (("cancel", "events", "a"), "have no name of their own"),
         (("import", "bookings", "/nowhere"), "name a readable file"),
     ],

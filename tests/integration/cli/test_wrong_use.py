@@ -124,6 +124,12 @@ def test_a_server_of_another_sort_is_refused(program: Program) -> None:
         (["workers", "--watch", "--stacks"], "stacks are asked for once"),
         (["timers", "edit", "t", "k"], "it needs a change"),
         (["publish", "t", "1", "--envelopes"], "need --file"),
+        (["publish", "t", "1", "--delay", "5s", "--at", "1"], "it has --delay and --at; give one"),
+        (["publish", "t", "1", "--within", "5s", "--at", "1"], "it has --at and --within"),
+        (["explain", "m", "--offset", "3"], "beside --offset it has no use for ID"),
+        (["schedules", "preview"], "it needs a schedule or a timing; give NAME or --when"),
+        (["schedules", "preview", "d", "--when", "@daily"], "it has NAME and --when"),
+        (["schedules", "preview", "d", "--tz", "UTC"], "beside a NAME it has no use for --tz"),
         (["ping", "--port", "abc"], "--port 'abc' is not a port"),
         (["ping", "--port", "1", "--timeout", "x"], "--timeout 'x' is no number of seconds"),
     ],
@@ -225,9 +231,26 @@ def test_a_topic_declared_otherwise_is_refused(program: Program) -> None:
     assert "declared with slots=8" in program.refused("topics", "declare", "t", "--kind", "delay")
 
 
+def test_a_duration_may_be_seconds(program: Program) -> None:
+    long = ("--retain", "3600", "--history", "86400", "--dedupe-window", "600")
+    program.ok("topics", "declare", "t", *long)
+    program.ok("topics", "declare", "u", "--kind", "ordered", "--gap-timeout", "1.5")
+    rules = ("--catch-up", "all", "--window", "3600", "--jitter", "5", "--json")
+    put = program.ok("schedules", "put", "daily", "@daily", "t", *rules).json
+    assert (put["window_ms"], put["jitter_ms"]) == (3_600_000, 5_000)
+
+
+def test_a_push_without_secrets_names_their_variable(program: Program) -> None:
+    program.ok("topics", "declare", "t")
+    said = program.refused("push", "t", "partner", "https://partner.example/hook")
+    assert "environment variable 'QFRAME_PUSH_SECRETS': it is not set" in said
+
+
 def test_an_empty_store_says_what_to_do(program: Program) -> None:
     program.ok("topics", "declare", "t")
-    assert program.ok("topics", "--namespace", "other").out.startswith("no topics yet; declare one")
+    said = program.ok("topics", "--namespace", "other").out
+    assert said.startswith("no topics yet in sqlite:///")
+    assert ", namespace other; declare one: qframe topics declare" in said
     assert program.ok("topics", "--namespace", "other", "--json").json == []
     assert program.ok("verify", "--namespace", "other").out == "no topics yet: nothing to verify\n"
 

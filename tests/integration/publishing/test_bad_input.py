@@ -102,7 +102,7 @@ def count(app: QFrame) -> int:
         ("stream", 1, {"delay": -1}, BadOption, "delay -1.*not a duration"),
         ("stream", 1, {"delay": "soon"}, BadOption, "delay 'soon'.*500ms"),
         ("stream", 1, {"at": datetime(2030, 1, 1)}, BadOption, "it has no time zone"),  # noqa: DTZ001
-        ("stream", 1, {"at": 5, "delay": 5}, BadOption, "delay=5 is given too"),
+        ("stream", 1, {"at": 5, "delay": 5}, BadOption, "delay 5 is given too"),
         ("stream", 1, {"priority": 1}, BadOption, "of kind stream, which has no use for it"),
         ("priority", 1, {"priority": 1.5}, BadOption, "whole number within"),
         ("priority", 1, {"priority": True}, BadOption, "whole number within"),
