@@ -7,6 +7,7 @@ import re
 import shlex
 import subprocess
 import sys
+from fnmatch import fnmatch
 from pathlib import Path
 
 import pytest
@@ -49,6 +50,16 @@ def test_a_file_for_deployment_starts_workers_with_options_that_exist(name: str)
     # Wrong options are refused before help is shown.
     shown = CliRunner().invoke(cli, [*shlex.split(command), "--help"])
     assert shown.exit_code == 0, shown.output
+
+
+def test_the_image_is_built_without_the_environment_and_with_all_that_it_runs() -> None:
+    text = (DEPLOY / "Dockerfile.dockerignore").read_text(encoding="utf-8")
+    left_out = [line for line in text.splitlines() if line and not line.startswith("#")]
+    assert {".git", ".venv"} <= set(left_out)
+    needed = ("pyproject.toml", "README.md", "LICENSE", "qframe", "qframe_ping.py", "examples")
+    for name in needed:
+        assert (ROOT / name).exists()
+        assert not [each for each in left_out if fnmatch(name, each)]
 
 
 def test_the_address_that_an_autoscaler_asks_is_a_service_of_the_workers_health_port() -> None:

@@ -114,6 +114,19 @@ def test_the_page_names_all_commands_that_take_the_flags_of_a_target() -> None:
     assert "but `ping`, which needs none of them, and `migrate`, which takes `--store` and" in page
 
 
+def test_the_page_names_every_option() -> None:
+    named = set(re.findall(r"--[a-z][a-z-]*", PAGE.read_text(encoding="utf-8")))
+    flags = {
+        (" ".join(words), flag)
+        for words in commands()
+        for parameter in found(words).params
+        if not getattr(parameter, "hidden", False)
+        for flag in parameter.opts
+        if flag.startswith("--")
+    }
+    assert {(command, flag) for command, flag in flags if flag not in named} == set()
+
+
 @pytest.mark.parametrize("command", list(commands()), ids=" ".join)
 def test_help_names_arguments_plainly_and_cuts_no_word(
     terminal: None, command: tuple[str, ...]
