@@ -12,6 +12,7 @@ from reader_order import DOCS, ROOT
 
 import qframe
 from qframe import Backoff, Message, Outgoing, QFrameError, Topic
+from qframe.app.pull import PullKeywords
 from qframe.errors import BadInput
 from qframe.producing.outgoing import MessageOptions
 from qframe.telemetry import logs
@@ -37,6 +38,12 @@ def test_every_option_of_publish_is_explained() -> None:
     assert {"body", *MessageOptions.__annotations__} <= set(shown)
     assert {"body", *MessageOptions.__annotations__} == set(Outgoing.__struct_fields__)
     assert set(shown) <= set(Outgoing.__struct_fields__)
+
+
+def test_the_page_of_pulls_names_every_option() -> None:
+    text = (DOCS / "pulling.md").read_text(encoding="utf-8")
+    said = text.partition("a pull takes ")[2].partition(".\n")[0]
+    assert {*re.findall(r"`(\w+)`", said)} == {*PullKeywords.__annotations__} - {"timeout"}
 
 
 @pytest.mark.parametrize(("page", "kind"), [("topic.md", Topic), ("backoff.md", Backoff)])

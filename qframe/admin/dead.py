@@ -132,7 +132,8 @@ class DeadAdmin(AdminRole):
                 stop.
 
         Raises:
-            BadOption: if `ids`, `since`, `until` or `cause` is not as described.
+            BadOption: if `ids`, `since`, `until` or `cause` is not as described, or one of the
+                last three is given beside ids.
             NotAllowed: without the right to retry.
         """
         self._context.require("retry")
@@ -192,6 +193,12 @@ class DeadAdmin(AdminRole):
         context.group(found, group)
         if isinstance(ids, str) and ids != "all":
             raise BadOption("ids", ids, "it is a single string", f'use ids=[{ids!r}], or "all"')
+        for name, value in (("since", since), ("until", until), ("cause", cause)):
+            if ids != "all" and value is not None:
+                raise BadOption(
+                    name, value, "it chooses among all, and ids are given",
+                    f'use ids="all", or leave {name} out',
+                )  # fmt: skip
         store = context.store
         step: DeadStep = store.retry_dead if verb == "dead_retry" else store.drop_dead
         first = _place_before(since)

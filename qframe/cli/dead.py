@@ -154,7 +154,9 @@ def retry(
     It works in steps of 500, and can be stopped by Ctrl-C.
     """
     with target.acting(by) as (app, admin):
-        chosen = _chosen("dead retry", app, topic, group, ids, everything or bool(cause or since))
+        chosen = _chosen(
+            "dead retry", app, topic, group, ids, everything or bool(cause or since or until)
+        )
         with _steps(f"of {topic}/{group} due again") as steps:
             count = admin.dead_retry(
                 topic, group, chosen, since=moment_of(since, "since"), until=until, cause=cause,
@@ -182,10 +184,13 @@ def drop(
     It works in steps of 500, and can be stopped by Ctrl-C.
     """
     with target.acting(by) as (app, admin):
-        chosen = _chosen("dead drop", app, topic, group, ids, everything or bool(cause or since))
+        chosen = _chosen(
+            "dead drop", app, topic, group, ids, everything or bool(cause or since or until)
+        )
         if not yes:
             which = f" of cause {cause}" if cause else ""
             which += f" since {since}" if since else ""
+            which += f" until {until}" if until else ""
             what = (
                 f"all dead letters{which}" if chosen == "all"
                 else counted(len(chosen), "dead letter")

@@ -316,6 +316,6 @@ def _checked(url: URL) -> tuple[URL, dict[str, str]]:
         if name != "migrate" and (name != "synchronous" or value not in SYNCHRONOUS):
             raise BadUrl(
                 "store", shown, f"{name} is not an option, or its value is wrong",
-                "use ?synchronous=full or ?synchronous=normal",
+                "use ?synchronous=full, ?synchronous=normal or ?migrate=no",
             )  # fmt: skip
     return url.set(query={}), options

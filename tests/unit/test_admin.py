@@ -219,6 +219,18 @@ def test_all_are_more_than_one_step(bench: Bench) -> None:
     assert bench.admin.dead_drop("orders", "billing", "all") == 0
 
 
+@pytest.mark.parametrize("among", [{"cause": "abc"}, {"since": 4e9}, {"until": "1-1-1"}])
+@pytest.mark.parametrize("verb", ["dead_retry", "dead_drop"])
+def test_ids_beside_what_chooses_among_all_are_refused(
+    bench: Bench, verb: str, among: dict[str, Any]
+) -> None:
+    bench.publish(bench.ordered, 1)
+    bench.settle(bench.ordered, Verdict.DEAD)
+    with pytest.raises(BadOption, match="it chooses among all, and ids are given"):
+        getattr(bench.admin, verb)(bench.ordered, "billing", ["m-0"], **among)
+    assert bench.total(bench.ordered, "dead") == 1
+
+
 def test_a_single_text_is_no_list_of_ids(bench: Bench) -> None:
     with pytest.raises(BadOption, match=r"use ids=\['m-1'\]"):
         bench.admin.dead_drop("orders", "billing", "m-1")  # type: ignore[arg-type]

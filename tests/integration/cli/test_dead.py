@@ -74,6 +74,12 @@ def test_all_are_retried(shop: Program) -> None:
     assert dead(shop) == []
 
 
+def test_those_that_were_seen_are_retried(shop: Program) -> None:
+    seen = shop.ok("dead", "list", "orders", "billing", "--json").json[1]["dead_place"]
+    assert "2 messages" in shop.ok("dead", "retry", "orders", "billing", "--until", seen).out
+    assert len(dead(shop)) == 1
+
+
 def test_dropping_asks_first(shop: Program) -> None:
     ran = shop.run("dead", "drop", "orders", "billing", "o-0", "o-1", stdin="n\n")
     assert ran.code == 1
@@ -105,6 +111,7 @@ def test_an_id_that_is_not_dead_is_refused_and_nothing_done(shop: Program, verb:
             "it was given no message id; give ids from `qframe dead list orders billing`, or --all",
         ),
         (["o-0", "--all"], "it was given both ids and --all; give one of them"),
+        (["o-0", "--until", "1-1-1"], "it was given both ids and --all; give one of them"),
     ],
 )
 def test_either_ids_or_all(shop: Program, words: list[str], said: str) -> None:
