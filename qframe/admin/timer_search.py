@@ -14,7 +14,7 @@ import msgspec
 
 from qframe.admin.search import Hits, Query, searched
 from qframe.errors import BadOption, BadTopic
-from qframe.options.rules import checked_limit
+from qframe.options.rules import checked_limit, refuse_unknown
 from qframe.outcomes import Moved
 from qframe.retry import checked_moment
 from qframe.stores.base import Store
@@ -90,9 +90,12 @@ def checked_choice(which: TimerChoice) -> CheckedChoice:
     """The choice, checked.
 
     Raises:
-        BadOption: if a time is none, there is no such state, or one that has no due time is to be
-            due in a span.
+        BadOption: if an option is unknown, a time is none, there is no such state, or one that has
+            no due time is to be due in a span.
     """
+    for name in which:
+        if name not in TimerChoice.__annotations__:
+            refuse_unknown("option", name, TimerChoice.__annotations__)
     state = which.get("state")
     if state is not None and state not in TIMER_STATES:
         raise BadOption("state", state, "there is no such state", f"use {', '.join(TIMER_STATES)}")
