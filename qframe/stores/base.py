@@ -173,6 +173,9 @@ class Groups(Protocol):
 
         The groups `beside` subscribe together with it, in the same way: each of them that is new
         gets all that no group has seen yet.
+
+        Raises:
+            SlotsClosed: if a group is new while a slot is closed; on Redis also if its terms are.
         """
 
     def groups(self, topic: Topic) -> list[str]:

@@ -336,6 +336,29 @@ def test_a_closed_slot_stays_as_it_is_whatever_an_operator_does(
     bench.topics.remove(topic)
 
 
+@pytest.mark.parametrize(("kind", "most"), [("stream", 0), ("stream", 5), ("delay", 0)])
+def test_a_group_that_is_there_subscribes_while_a_slot_is_closed_and_a_new_one_does_not(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, kind: str, most: int
+) -> None:
+    """All workers may start anew while nobody sees to the growth: they finish it."""
+    monkeypatch.setattr("qframe.stores.redis.role.CLOSED_PATIENCE_S", 0)
+    asked: Any = SqlRole._with_ref
+    monkeypatch.setattr(
+        SqlRole, "_with_ref", lambda self, topic, act, _=0: asked(self, topic, act, 0)
+    )
+    topic = bench.topic(kind, "g", slots=2)
+    assert bench.store.subscribe(topic, "g", max_parked=most) is False
+    bench.publish(topic, 1, "a")
+    bench.store.close_slot(topic, 0)
+    before = bench.store.stats(topic), bench.store.epochs(topic, "g")
+    assert bench.store.subscribe(topic, "g", max_parked=most) is False
+    assert (bench.store.stats(topic), bench.store.epochs(topic, "g")) == before
+    with pytest.raises(SlotsClosed):
+        bench.store.subscribe(topic, "new", beside=["g"], max_parked=most)
+    assert bench.store.groups(topic) == ["g"]
+    bench.topics.remove(topic)
+
+
 @pytest.mark.parametrize("kind", ["stream", "delay"])
 def test_a_slot_that_is_closed_is_its_owners_no_more_who_hears_of_it(
     bench: Bench, kind: str

@@ -78,6 +78,11 @@ def subscription(
     )
 
 
+def never_stops(_: float) -> bool:
+    """Waits no time for a worker that is not to stop."""
+    return False
+
+
 def hasty() -> ConsumerOptions:
     """A time below what users may ask for."""
     return replace(consumer_options(broadcast=True), broadcast_expires=0.01)
@@ -92,7 +97,7 @@ def test_the_deadline_is_the_users_time_after_the_next_step(
 ) -> None:
     registry = Registry()
     one = subscription(registry, consumer_options(broadcast=True, broadcast_expires=expires))
-    one.begin()
+    one.begin(never_stops)
     assert registry.calls == [("latest", expires_ms)]
     assert one._every_s == every_s
     assert one.alive
@@ -102,7 +107,7 @@ def test_the_deadline_is_the_users_time_after_the_next_step(
 def test_a_plain_group_is_subscribed_once_and_for_ever() -> None:
     registry = Registry()
     one = subscription(registry, consumer_options())
-    one.begin()
+    one.begin(never_stops)
     assert registry.calls == [("earliest", None)]
     assert not one.alive
     registry.forget()
@@ -116,7 +121,7 @@ def test_a_plain_group_is_subscribed_once_and_for_ever() -> None:
 def test_it_is_subscribed_again_and_again_also_after_the_store_was_away() -> None:
     registry = Registry()
     one = subscription(registry, hasty())
-    one.begin()
+    one.begin(never_stops)
     eventually(lambda: len(registry.calls) > 3)
     registry.away = True
     calls = len(registry.calls)
@@ -132,7 +137,7 @@ def test_one_that_is_gone_is_subscribed_anew_and_that_is_told_once() -> None:
     events = Events()
     events.listen(lambda name, facts: told.append((name, facts["group"])))
     one = subscription(registry, hasty(), events)
-    one.begin()
+    one.begin(never_stops)
     registry.forget()
     eventually(lambda: told)
     calls = len(registry.calls)
@@ -151,7 +156,7 @@ def test_what_the_store_has_lost_is_declared_again_and_nothing_after_the_loss_is
     events = Events()
     events.listen(lambda name, facts: told.append((name, facts["group"])))
     one = subscription(registry, consumer_options(start="latest"), events)
-    one.begin()
+    one.begin(never_stops)
     if loses_topic:
         registry.forget()
         registry.declared.clear()
@@ -171,7 +176,7 @@ def test_a_topic_that_is_declared_again_is_as_far_grown_as_who_declared_it_first
 ) -> None:
     registry = Registry()
     one = subscription(registry, consumer_options())
-    one.begin()
+    one.begin(never_stops)
     grown = TOPIC.grown(2 * TOPIC.slots, Growth(first=TOPIC.slots))
     registry.declared.clear()
     if is_declared_again:
@@ -186,7 +191,7 @@ def test_a_group_that_is_there_goes_on_though_nobody_can_subscribe_while_a_slot_
     """The store has forgotten slots; the split waits for an owner to let go, who may be this."""
     registry = Registry()
     one = subscription(registry, consumer_options())
-    one.begin()
+    one.begin(never_stops)
     registry.closed = True
     known = TOPIC.grown(2 * TOPIC.slots, Growth(first=TOPIC.slots))
     found = one.anew(UnknownGroup("prices", "g"), known)
@@ -196,3 +201,27 @@ def test_a_group_that_is_there_goes_on_though_nobody_can_subscribe_while_a_slot_
     registry.born = "second"
     with pytest.raises(SlotsClosed):
         one.anew(UnknownGroup("prices", "g"), TOPIC)
+
+
+def test_a_group_waits_for_the_split_of_a_slot_and_is_subscribed_then() -> None:
+    registry, told = Registry(), []
+    events = Events()
+    events.listen(lambda name, facts: told.append((name, facts["part"])))
+    registry.closed = True
+
+    def wait(_: float) -> bool:
+        registry.closed = len(registry.calls) < 3
+        return False
+
+    one = subscription(registry, consumer_options(), events)
+    one.begin(wait)
+    assert registry.names == ["g"]
+    assert told == [("store.unavailable", one.name)] * 3
+
+
+def test_a_worker_that_is_to_stop_does_not_wait_for_the_split_of_a_slot() -> None:
+    registry = Registry()
+    registry.closed = True
+    with pytest.raises(SlotsClosed):
+        subscription(registry, consumer_options()).begin(lambda _: True)
+    assert registry.names == []

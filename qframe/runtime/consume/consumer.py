@@ -152,11 +152,11 @@ class Consumer:
 
     # Starting and stopping: `shutdown` stops the parts in their order.
 
-    def start(self) -> None:
-        """Subscribes the group, joins, and starts all parts."""
+    def start(self, wait: Callable[[float], bool]) -> None:
+        """Subscribes the group, joins, and starts all parts; `wait` is as for `Subscription`."""
         self.executor.start()  # first: a checker may be asked in its event loop
         self.policy.start()
-        self._subscription.begin()
+        self._subscription.begin(wait)
         self.join()
         for part in (self.settler, self.renewal, self.pull_loop):
             part.start()

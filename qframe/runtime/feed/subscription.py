@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final
 
 from qframe.errors import StoreUnavailable, UnknownGroup
@@ -12,6 +13,8 @@ from qframe.stores.types import SlotsClosed
 from qframe.topic import Topic
 
 SELDOM_S: Final = 3600.0
+CLOSED_S: Final = 1.0
+"""After so long it asks again whether a slot is still being split."""
 
 
 class Subscription(Service):
@@ -48,9 +51,25 @@ class Subscription(Service):
         self._every_s = 0.0 if expires_s is None else min(SELDOM_S, expires_s / 10)
         self._expires_ms = None if expires_s is None else round((expires_s + self._every_s) * 1000)
 
-    def begin(self) -> None:
-        """Subscribes; from now on again and again, if the group expires."""
-        self._subscribe()
+    def begin(self, wait: Callable[[float], bool]) -> None:
+        """Subscribes; from now on again and again, if the group expires.
+
+        A topic takes no group while one of its slots is being split, so it waits for that.
+
+        Args:
+            wait: waits for so many seconds; returns whether the worker is to stop.
+
+        Raises:
+            SlotsClosed: if the worker is to stop before that.
+        """
+        while True:
+            try:
+                self._subscribe()
+                break
+            except SlotsClosed as error:
+                self._context.unavailable(self.name, error)
+                if wait(CLOSED_S):
+                    raise
         self._birth = self._store.birth(self._topic)
         if self._expires_ms is not None:
             self.start()

@@ -20,6 +20,7 @@ from qframe.runtime.process.stop_request import StopRequest
 from qframe.runtime.process.sweeper import Sweeper
 from qframe.runtime.process.watchdog import Watchdog, Watched
 from qframe.service import ServiceLoop
+from qframe.stores.types import SlotsClosed
 
 _SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
 _LOOK_EVERY_S: Final = 0.02
@@ -128,9 +129,9 @@ class Worker:
                 )
             try:
                 self._settings_poller.begin()
+                self._sweeper.start()  # first: consumers wait for growths that nobody else ends
                 for consumer in self._consumers:
-                    consumer.start()
-                self._sweeper.start()
+                    consumer.start(self._stop_request.wait)
                 for part in self._background:
                     part.start()
                 self._state = "serving"
@@ -139,6 +140,9 @@ class Worker:
                     self._events.emit("worker.ready", worker=self.id)
                 on_ready()
                 self._wait(burst=burst, drain=drain)
+            except SlotsClosed:
+                if not self._stop_request.is_made:
+                    raise
             finally:
                 self._terminate()
         if (failure := self._stop_request.failure) is not None:

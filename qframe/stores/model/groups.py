@@ -26,8 +26,10 @@ class ModelGroups(ModelRole, Groups):
     ) -> bool:  # fmt: skip
         with self._lock:
             expires_at_ms = None if expires_ms is None else self._now_ms() + expires_ms
-            names = (group, *beside)
-            return subscribe(self._changing(topic), names, start, expires_at_ms, max_parked)
+            names, state = (group, *beside), self._state(topic)
+            if not state.groups.keys() >= set(names):
+                self._changing(topic)
+            return subscribe(state, names, start, expires_at_ms, max_parked)
 
     @override
     def groups(self, topic: Topic) -> list[str]:

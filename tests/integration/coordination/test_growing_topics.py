@@ -14,6 +14,7 @@ from redis_servers import RedisServer
 from sharing import GROUP, Shop
 
 from qframe import Message, Outgoing, Topic
+from qframe.runtime.process import sweeper
 from qframe.stores.doubling import Doubling
 
 SLOTS = 4
@@ -127,3 +128,35 @@ def test_a_worker_that_starts_with_an_older_count_serves_all_slots_of_a_topic_th
         eventually(lambda: sorted(seen) == list(range(len(KEYS))))
         assert again.events["slot.refused"] == 0
     assert GROUP in again.app.store.groups(topic)
+
+
+@pytest.mark.parametrize("shop", ["sqlite", "redis"], indirect=True)
+@pytest.mark.parametrize("broadcast", [False, True])
+def test_a_worker_that_starts_while_a_slot_is_closed_finishes_a_growth_whose_process_is_dead(
+    shop: Open, monkeypatch: pytest.MonkeyPatch, *, broadcast: bool
+) -> None:
+    """After a restart there is no other one; a group of its own waits for that."""
+    monkeypatch.setattr(sweeper, "LOOK_EVERY_S", 0.1)
+    topic = Topic("t", slots=2)
+    seen: list[int] = []
+
+    def handle(message: Message) -> None:
+        seen.append(message.body)
+
+    mover = shop(topic, handle, broadcast=broadcast).app
+    mover.publish(topic, -1)
+    store = mover.store
+    doubling = Doubling(store, "t", owned=lambda *_: (), pause=lambda _: None)
+    begun = doubling.begin(4)
+    closing = begun.grown(2, begun.growth._replace(closing=True))
+    assert store.grow(begun, closing)
+    store.close_slot(closing, 0)
+    doubling.leave()
+    mover.close()
+    with shop(topic, handle, broadcast=broadcast) as worker:
+        eventually(lambda: len(worker.epochs) == 4)
+        messages = [Outgoing(number, key=key) for number, key in enumerate(KEYS)]
+        worker.app.publish_many(topic, messages)
+        eventually(lambda: {*range(len(KEYS))} <= {*seen})
+        assert worker.failure is None
+        assert worker.app.store.verify(topic) == []

@@ -9,16 +9,28 @@
 --   ones, else joins. [-3, name] if remains of a dropped group of this name are there still.
 -- Cost: 1 command, and for each group 6 in a stream, 5 elsewhere, 2 more where it expires; 13 to
 --   25 more to take over what was kept, and for ordered 1 or 2 for each subject. 3 where it is
---   there, 4 if it expires. Some more where it begins or ends to keep order. A second group copies
---   what was kept, which takes time by its size.
+--   there, 4 if it expires, 2 more in a closed slot. Some more where it begins or ends to keep
+--   order. A second group copies what was kept, which takes time by its size.
 -- Promise: one atomic step; what was published before any group existed goes whole to each group
 --   that claims it in one call.
 local slot = KEYS[1]
 local given, kind, expires, max_parked = ARGV[1], ARGV[2], tonumber(ARGV[3]), ARGV[4]
 --@include time closed head
 local befores, replies, claiming, claimed = {}, {}, {}, nil
+
+-- Whether a group is there, and subscribes on the same terms as before, none of which expires.
+local function is_as_before(name)
+  local cursor = redis.call('HMGET', group_of(slot, name, kind).cursor, 'epoch', 'max_parked')
+  return cursor[1] and max_parked == (cursor[2] or '0') and not expires
+    and not redis.call('ZSCORE', slot .. 'expiries', name)
+end
+
 if is_closed(slot) then
-  return refusal()
+  for i = 5, #ARGV, 2 do
+    if not is_as_before(ARGV[i]) then
+      return refusal()
+    end
+  end
 end
 
 for i = 5, #ARGV, 2 do
