@@ -283,9 +283,9 @@ def test_what_was_settled_first_is_not_told_as_lost_by_a_renewal_during_its_hand
     consumers: list[Consumer] = []
     start = Consumer.start
 
-    def starts(consumer: Consumer) -> None:
+    def starts(consumer: Consumer, wait: Callable[[float], bool]) -> None:
         consumers.append(consumer)
-        start(consumer)
+        start(consumer, wait)
 
     monkeypatch.setattr(Consumer, "start", starts)
     app, told, cancelled = QFrame("model://"), [], []
