@@ -39,10 +39,12 @@ those who publish, and operators. Nothing runs at the same time, and no time pas
   another has taken over; whoever calls again finishes it, or a worker's sweeper; `scheduling`,
   schedules that the workers lead, and an operator who pauses, retimes and rewrites them. Each tick
   comes once, in order and on time, but for those that its rules leave out, each of which is
-  counted; `failing_over`, a store that is replaced by one that is up to three seconds behind, and
-  has forgotten messages, settlements, slots and epochs. Only what was published within that time
-  may be missing, keys keep their order, and until old leases have passed alone two workers may have
-  one.
+  counted; `deciding`, many dead letters, which operators retry and drop: by their ids, by cause, or
+  all. A dead letter that is retried begins with its first attempt, on `ordered` behind what its key
+  has waiting; `failing_over`, a store that is replaced by one that is up to three seconds behind,
+  and has forgotten messages, settlements, slots, epochs, and what operators did. Only what was
+  published within that time may be missing, keys keep their order, and until old leases have passed
+  alone two workers may have one. The database of an outbox fails over as well.
 * **Pulls stand** in half of the plans (`bell`), as on Redis: a message that comes alone into a slot
   that a pull has left quiet is handed out at once, and the reply goes to the worker's bell. It
   comes late, to a worker that is frozen, or that was killed and not missed yet; or it is lost with
@@ -54,8 +56,9 @@ those who publish, and operators. Nothing runs at the same time, and no time pas
   certain, order of each key, attempts, nothing before it is due, nothing acknowledged that was
   not handled, each effect of a transaction once, no death without `on_dead`. Twice a second
   `audit` has the store verified. When the faults are over, all must be done within a bounded
-  time; then dead letters are retried and messages are published, and idle workers must have them
-  within seconds; then no part may hold anything more.
+  time: each message was handled by each group, or is dead, or was dropped. Then dead letters are
+  retried and messages are published, and idle workers must have them within seconds; then no part
+  may hold anything more.
 * **Replaying**: a run draws from its seed only, so it is the same run on another machine. A
   failing one is shrunk (`shrink`): fewer faults, fewer messages, fewer options, as long as it
   fails alike.

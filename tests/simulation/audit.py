@@ -106,8 +106,11 @@ class Audit:
         if self._world.schedules is not None:
             self._world.schedules.check()
             late = self._world.schedules.late()
+        if self._world.decisions is not None and self._world.decisions.open:
+            late.append(f"{self._world.decisions.open} operators")
         if not (self._left() or unrelayed or grows or late) and self._are_shared():
             self._world.log("end", "all is done")
+            self._check_all_there()
             self._go_to(self._await_dead)
             self._begin_dead()
             return
@@ -126,6 +129,15 @@ class Audit:
                 f"are left, or nobody's: {left}; in the outbox: {unrelayed}; grows: {grows}; "
                 f"late: {late}"
             )
+
+    def _check_all_there(self) -> None:
+        """Each message was handled by each group, but for those that are dead, or were dropped."""
+        dead = {
+            group: {record.id for record in self._server.dead(self._world.grown, group)}
+            for group in self._ledger.groups
+        }
+        if astray := self._ledger.astray(lambda group, name: name in dead[group]):
+            raise Broken(f"these are neither handled nor dead: {astray}")
 
     def _are_held(self) -> bool:
         """Whether users have messages in hand, or have forgotten them."""

@@ -8,12 +8,15 @@ on with what they know.
 from __future__ import annotations
 
 from copy import deepcopy
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from qframe.coordination.lease import LONGER
 
 if TYPE_CHECKING:
     from simulation.world import World
+
+SEEN_S: Final = 1.0
+"""After so long an operator asks again for what may be forgotten."""
 
 
 class SimulatedFailover:
@@ -45,10 +48,9 @@ class SimulatedFailover:
         if not self._states:
             return
         server = self._world.server
+        self._world.failovers += 1
         if self._world.schedules is not None:
             self._world.schedules.failing_over()
-        for name, state in self._states.items():
-            state.tunings = server._states[name].tunings  # an operator sees to these
         server._states = self._states
         until_s = self._scheduler.now + LONGER * self._world.plan.session_s
         forgotten = self._world.ledger.failed_over(until_s)
@@ -57,7 +59,14 @@ class SimulatedFailover:
             self._world.outbox.forgotten(forgotten)
         if self._world.schedules is not None:
             self._world.schedules.failed_over()
+        self._scheduler.at(self._scheduler.now + SEEN_S, self._tune_again)
         for bell in server.rung:
             bell.cut()
         server._ring(self._world.topic)
         server._ring_rosters()
+
+    def _tune_again(self) -> None:
+        """An operator sees that pauses and settings may be forgotten, and asks for them again."""
+        server = self._world.server
+        for group, values in server.tuned.items():
+            server.tune(self._world.topic, group, values)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable
+from copy import deepcopy
 from typing import TYPE_CHECKING, Any
 
 from qframe.message import Delivery, Message
@@ -78,7 +79,7 @@ class Ledger:
         self.acts = {f"m{each.number}": each.acts for each in plan.messages}
         self.key_of: dict[str, str] = {}
         self.slot_of: dict[str, int] = {}
-        self.order: dict[str, list[str]] = defaultdict(list)
+        self.order: dict[tuple[str, str], list[str]] = defaultdict(list)
         self.delayed: set[str] = set()
         self.due_ms: dict[tuple[str, str], int] = {}
         self.replaced: set[str] = set()
@@ -90,6 +91,7 @@ class Ledger:
         self.succeeded: Counter[tuple[str, str]] = Counter()
         self.effects: Counter[tuple[str, str]] = Counter()
         self.acked: set[tuple[str, str]] = set()
+        self.dropped: set[tuple[str, str]] = set()
         self.overtaken: set[tuple[str, str]] = set()
         self.dead: set[tuple[str, str]] = set()
         self.mourned: set[tuple[str, str]] = set()
@@ -106,7 +108,8 @@ class Ledger:
         self.is_over = False
         self.is_sought = False
         self.since_copy: set[str] | None = None
-        self.ids_then = self.ids
+        self._then = self._stands()
+        self._before_retry: set[tuple[str, str]] = set()
         self.lost: set[str] = set()
         self.doubtful_until_s = 0.0
 
@@ -124,7 +127,8 @@ class Ledger:
                 self.delayed.add(key)
                 for group in self.groups:
                     self.due_ms[group, entry.id] = now_ms + entry.delay_ms
-            self.order[key].append(entry.id)
+            for group in self.groups:
+                self.order[group, key].append(entry.id)
             self.lost.discard(entry.id)
             if self.since_copy is not None:
                 self.since_copy.add(entry.id)
@@ -155,13 +159,13 @@ class Ledger:
                     self._broken(f"{message} is dead for {group}, and `on_dead` was not called")
             elif one.verdict is Verdict.RELEASE and self.plan.options.get("batch"):
                 # Its user has it still as it goes back. What has returned behind it goes as well.
-                line = self.order[self.key_of[message]]
+                line = self.order[group, self.key_of[message]]
                 behind = {(group, each) for each in line[line.index(message) + 1 :]}
                 self.cut_short |= behind & self.succeeded.keys() - self.acked
 
     def copied(self) -> None:
         """From now on the store is ahead of the server that it fails over to."""
-        self.since_copy, self.ids_then = set(), self.ids.copy()
+        self.since_copy, self._then, self._before_retry = set(), self._stands(), set()
 
     def failed_over(self, until_s: float) -> list[str]:
         """The store has forgotten what it has done since then; returns which messages.
@@ -170,11 +174,52 @@ class Ledger:
             until_s: until then workers may own what it says is others'.
         """
         self.lost, self.since_copy = self.since_copy or set(), None
-        self.ids = self.ids_then
+        self.ids, self.order, self.acked, self.dropped = self._then
+        self.passed |= self._before_retry
+        self.started |= self._before_retry
         for line in self.order.values():
             line[:] = [name for name in line if name not in self.lost]
         self.doubtful_until_s = until_s
         return sorted(self.lost)
+
+    def _stands(self) -> tuple[Any, ...]:
+        """What the store has been told, as it stands now."""
+        return deepcopy((self.ids, self.order, self.acked, self.dropped))
+
+    def retries(self, group: str, ids: Iterable[str]) -> None:
+        """Dead letters are due again, from their first attempt on; in `ordered` behind others."""
+        for message in ids:
+            name = group, message
+            self.retried.add(name)
+            self.dead.discard(name)
+            self.mourned.discard(name)
+            self.failures[name] = 0
+            if self.plan.is_gentle:
+                self.succeeded.pop(name, None)
+            if self.plan.kind == "ordered":
+                line = self.order[group, self.key_of[message]]
+                line.remove(message)
+                line.append(message)
+                if self.plan.effect != "direct" and name in self.succeeded:
+                    continue  # its checker knows that it was handled
+                self._before_retry |= {name} & self.passed
+                self.started.discard(name)
+                self.passed.discard(name)
+
+    def drops(self, group: str, ids: Iterable[str]) -> None:
+        """Dead letters are removed."""
+        self.dropped.update((group, message) for message in ids)
+
+    def astray(self, is_dead: Callable[[str, str], bool]) -> list[tuple[str, str]]:
+        """The messages that are neither acknowledged for a group, nor dead, nor dropped.
+
+        Where subjects are queued anew, one may have given way to another.
+        """
+        if self.plan.kind not in ("stream", "ordered"):
+            return []
+        settled = self.acked | self.dropped
+        names = {(group, each) for (group, _), line in self.order.items() for each in line}
+        return sorted(name for name in names - settled if not is_dead(*name))
 
     def may_be_taken_back(self, group: str) -> bool:
         """Whether the store may have taken back what was handed out, though nothing was lost.
@@ -201,7 +246,7 @@ class Ledger:
             for other in self.running[lane]:
                 if other.unit is not call.unit and other.is_certain:
                     self._broken(f"two handlers have {it.key} of {call.group}: {call} and {other}")
-        if self.is_sought and self._begins_anew:
+        if (self.is_sought or self.retried) and self._begins_anew:
             call.is_in_force = self._is_in_force(call.group, it)
         self.running[lane].append(call)
         if call.is_in_force:
@@ -267,10 +312,7 @@ class Ledger:
                 del self.succeeded[name]
 
     def sought(self, group: str) -> None:
-        """An operator has sent a group back to the beginning: where it keeps order, all begins.
-
-        A checker knows what was handled before.
-        """
+        """An operator has sent a group back to the beginning: where it keeps order, all begins."""
         self.is_sought = True
         if self._begins_anew:
             for names in (self.started, self.passed):
@@ -278,7 +320,9 @@ class Ledger:
 
     @property
     def _begins_anew(self) -> bool:
-        return self.plan.keeps_order and self.plan.effect == "direct"
+        """Whether what comes again is handled again: a checker knows what was handled before."""
+        is_in_order = self.plan.keeps_order or self.plan.kind == "ordered"
+        return is_in_order and self.plan.effect == "direct"
 
     def _pass(self, call: Call) -> None:
         """Those behind it may be handled, unless it was handed out before a seek."""
@@ -302,11 +346,13 @@ class Ledger:
         if kind == "stream" and it.key in self.delayed:
             return
         group = call.group
-        for earlier in self.order[it.key]:
+        for earlier in self.order[call.group, it.key]:
             if earlier == it.id:
                 return
             before = group, earlier
-            if before in self.passed or before in self.retried or self._is_dead(group, earlier):
+            if before in self.passed or self._is_dead(group, earlier):
+                continue
+            if kind == "stream" and before in self.retried:
                 continue
             if self.plan.effect == "first" and before in self.acked:
                 if before not in self.started:
@@ -323,7 +369,7 @@ class Ledger:
         it = call.message.delivery
         if it.attempt > self.plan.options["max_attempts"]:
             self._broken(f"{call} has more attempts than it may")
-        is_exact = self.plan.is_exact and not self.is_over and name not in self.retried
+        is_exact = self.plan.is_exact and not self.is_over
         places = {(name[0], self.slot_of[it.id]), (name[0], it.slot)}
         is_exact = is_exact and self.in_doubt.isdisjoint(places)
         is_exact = is_exact and not self.may_be_taken_back(name[0])  # then its slot is taken anew
@@ -337,7 +383,7 @@ class Ledger:
             is_late = consumer.slots.certain_until_s <= worker.process.monotonic_s()
             if is_late or call.message.delivery not in consumer.in_flight:
                 self._broken(f"{call} is handled, though it may be another worker's")
-        is_known = self.is_over or name in self.retried or name in self.cut_short
+        is_known = self.is_over or name in self.cut_short
         if self.plan.keeps_order:  # a dead letter may come into the midst of what is handed out
             is_known |= any(self.key_of.get(each) == call.message.key for _, each in self.retried)
         if self.plan.is_gentle and name in self.succeeded and not is_known:

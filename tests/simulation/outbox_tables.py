@@ -45,6 +45,22 @@ class OutboxDatabase:
         self.on_committed = on_committed
         self.on_deleted = on_deleted
         self._numbers = 0
+        self.failovers = 0
+        self._then: tuple[dict[int, OutboxRow], int] = {}, 0
+
+    def copy(self) -> None:
+        """From now on it is ahead of the server that it fails over to."""
+        self._then = dict(self.rows), self._numbers
+
+    def fail_over(self) -> None:
+        """It has forgotten what was committed since the copy; numbers come again."""
+        self.rows, self._numbers = self._then
+        self.failovers += 1
+
+    def check_open(self, failovers: int) -> None:
+        """Refuses to commit a transaction that began before the last failover."""
+        if failovers != self.failovers:
+            raise DatabaseAway("it has failed over")
 
     def number(self) -> int:
         """The next number, which no other row has, whether this one is committed or not."""
@@ -109,7 +125,8 @@ class RelayTransaction:
     def __init__(self, engine: Engine) -> None:
         self.engine = engine
         self.database = engine.database
-        self.gone: set[int] = set()
+        self.gone: dict[int, str] = {}
+        self._failovers = engine.database.failovers
         self.unmarked: set[int] = set()
         self.marked: set[int] = set()
 
@@ -118,9 +135,11 @@ class RelayTransaction:
             self.engine.ask("outbox commit", self._apply)
 
     def _apply(self) -> None:
+        self.database.check_open(self._failovers)
         rows, now_ms = self.database.rows, self.database.process.now_ms()
-        for number in sorted(self.gone & rows.keys()):
-            self.database.on_deleted(rows.pop(number))
+        for number, name in sorted(self.gone.items()):
+            if number in rows and rows[number].id == name:
+                self.database.on_deleted(rows.pop(number))
         for number in sorted(self.unmarked & rows.keys()):
             rows[number] = rows[number]._replace(sent_at=None)
         for number in sorted(self.marked & rows.keys()):
@@ -212,6 +231,7 @@ class UserConnection:
         self._database = engine.database
         self._held: list[SimulatedLock] = []
         self._added: list[OutboxRow] = []
+        self._failovers = engine.database.failovers
 
     def cursor(self) -> UserConnection:
         return self
@@ -238,6 +258,7 @@ class UserConnection:
         """Ends the transaction, and has what was added there."""
 
         def apply() -> None:
+            self._database.check_open(self._failovers)
             for row in self._added:
                 self._database.rows[row.number] = row
                 self._database.on_committed(row)

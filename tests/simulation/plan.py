@@ -34,8 +34,15 @@ SCHEDULED: Final = 0.1
 """The share of plans with schedules, which the workers lead."""
 CATCH_UPS: Final = ("none", "latest", "all")
 OVERLAPS: Final = ("allow", "allow", "skip", "queue_one", "queue_all")
+DECIDED: Final = 0.1
+"""The share of plans with many dead letters, which operators retry and drop."""
+DYING: Final = 0.4
+"""The share of their messages that are given up when they are handled first."""
 FAILING_OVER: Final = 0.2
-"""The share of harsh plans in which the store fails over, where messages may come again."""
+"""The share of harsh plans in which the store fails over, where messages may come again.
+
+And of the plans with an outbox the share in which its database does.
+"""
 STANDING: Final = 0.5
 """The share of plans in which pulls of idle workers stand in the store."""
 WINDOW_S: Final = 5.0
@@ -74,11 +81,19 @@ class Fault(msgspec.Struct, frozen=True):
     size: float
 
 
+class FailoverPlan(msgspec.Struct, frozen=True):
+    """A server fails over: when, and how far its successor is behind."""
+
+    at_s: float
+    behind_s: float
+
+
 class OutboxPlan(msgspec.Struct, frozen=True):
     """An outbox: how many of four keys are published there, and what its database does.
 
     `window_s` is for how long the topic knows an id, if that is not long. Then the database is away
-    for `away_s` as soon as so many messages have come through: their rows outlive their ids.
+    for `away_s` as soon as so many messages have come through: their rows outlive their ids. Else
+    it may fail over.
     """
 
     share: int
@@ -86,6 +101,7 @@ class OutboxPlan(msgspec.Struct, frozen=True):
     away_after: int
     away_s: float
     faults: tuple[Fault, ...]
+    failover: FailoverPlan | None = None
 
 
 class GrowthPlan(msgspec.Struct, frozen=True):
@@ -100,13 +116,6 @@ class GrowthPlan(msgspec.Struct, frozen=True):
     ends: str
     after_s: float
     lasts_s: float
-
-
-class FailoverPlan(msgspec.Struct, frozen=True):
-    """The store fails over: when, and how far its successor is behind."""
-
-    at_s: float
-    behind_s: float
 
 
 class ScheduleChange(msgspec.Struct, frozen=True):
@@ -137,6 +146,19 @@ class SchedulesPlan(msgspec.Struct, frozen=True):
     settled_at_s: tuple[float, ...]
 
 
+class Decision(msgspec.Struct, frozen=True):
+    """What an operator does with dead letters: they are "retried" or "dropped".
+
+    It is done to "all", to those of a "cause", or "some", the first `share` of them by their ids.
+    """
+
+    what: str
+    which: str
+    group: int
+    at_s: float
+    share: float
+
+
 class Plan(msgspec.Struct, frozen=True):
     """A whole run.
 
@@ -164,6 +186,7 @@ class Plan(msgspec.Struct, frozen=True):
     outbox: OutboxPlan | None = None
     growth: GrowthPlan | None = None
     schedules: SchedulesPlan | None = None
+    decisions: tuple[Decision, ...] = ()
     failover: FailoverPlan | None = None
     stands: bool = False
 
@@ -222,22 +245,35 @@ def drawn(seed: int | str) -> Plan:
         plan = structs.replace(plan, options=options)
     draw = Random(f"{seed}/outbox")
     if draw.random() < RELAYED:
-        plan = structs.replace(plan, outbox=_outbox(draw, plan))
+        outbox, draw = _outbox(draw, plan), Random(f"{seed}/outbox failover")
+        if outbox.window_s is None and draw.random() < FAILING_OVER:
+            outbox = structs.replace(outbox, failover=_failover(draw))
+        plan = structs.replace(plan, outbox=outbox)
     draw = Random(f"{seed}/growth")
     if draw.random() < GROWN:
         plan = structs.replace(plan, growth=_growth(draw, plan))
     draw = Random(f"{seed}/schedules")
     if draw.random() < SCHEDULED:
         plan = structs.replace(plan, schedules=_schedules(draw))
+    draw = Random(f"{seed}/decisions")
+    if draw.random() < DECIDED and plan.effect != "first":
+        plan = structs.replace(
+            plan, messages=tuple(_dying(draw, each) for each in plan.messages),
+            decisions=_decisions(draw, plan),
+        )  # fmt: skip
     draw = Random(f"{seed}/late replies")
     if draw.random() < STANDING:
         plan = structs.replace(plan, stands=True)
     draw = Random(f"{seed}/failover")
     if _may_fail_over(plan) and draw.random() < FAILING_OVER:
-        at_s = draw.uniform(0.5, SPAN_S)
-        behind_s = min(at_s, draw.choice([draw.uniform(0, 0.1), draw.uniform(0, 3)]))
-        plan = structs.replace(plan, failover=FailoverPlan(at_s, behind_s))
+        plan = structs.replace(plan, failover=_failover(draw))
     return plan
+
+
+def _failover(draw: Random) -> FailoverPlan:
+    at_s = draw.uniform(0.5, SPAN_S)
+    behind_s = min(at_s, draw.choice([draw.uniform(0, 0.1), draw.uniform(0, 3)]))
+    return FailoverPlan(at_s, behind_s)
 
 
 def _may_fail_over(plan: Plan) -> bool:
@@ -265,6 +301,23 @@ def _schedules(draw: Random) -> SchedulesPlan:
     settled_at_s = sorted(draw.uniform(0, SPAN_S) for _ in range(draw.randrange(12)))
     grace_s = draw.choice([1.5, 60.0])
     return SchedulesPlan(every_s, tuple(changes), rules, grace_s, tuple(settled_at_s))
+
+
+def _dying(draw: Random, message: Sending) -> Sending:
+    """A message, which may be given up when it is handled first."""
+    if draw.random() >= DYING:
+        return message
+    return structs.replace(message, acts=(Act("rejects", _takes(draw)), *message.acts))
+
+
+def _decisions(draw: Random, plan: Plan) -> tuple[Decision, ...]:
+    found = []
+    for _ in range(draw.randrange(1, 12)):
+        what = draw.choice(["retried", "retried", "retried", "dropped"])
+        which = draw.choice(["all", "all", "cause", "some"])
+        at_s = draw.uniform(0.2, SPAN_S + 1)
+        found.append(Decision(what, which, draw.randrange(plan.groups), at_s, draw.random()))
+    return tuple(found)
 
 
 def _outbox(draw: Random, plan: Plan) -> OutboxPlan:

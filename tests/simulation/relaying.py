@@ -2,7 +2,8 @@
 
 A row that is committed comes into its topic once, in the order of commits of its key, and is
 deleted after that; one that is rolled back never does. The database is away by itself, and between
-any two statements.
+any two statements. It may fail over to a server that is a moment behind, which has rows and marks
+as they were, and gives numbers again; rows that it has lost need not come.
 """
 
 from __future__ import annotations
@@ -71,6 +72,8 @@ class SimulatedOutbox:
         self._order: dict[str, list[str]] = defaultdict(list)
         self._key_of: dict[str, str] = {}
         self._there: set[str] = set()
+        self._since_copy: list[str] = []
+        self._lost: set[str] = set()
         self._forgotten: set[str] = set()
         self._ids: set[str] = set()
         world.ledger.on_stored = self._stored
@@ -124,6 +127,9 @@ class SimulatedOutbox:
 
     def go_wrong(self) -> None:
         """Has its faults happen, each at its time."""
+        if (failover := self._plan.failover) is not None:
+            self._scheduler.at(failover.at_s - failover.behind_s, self._copy)
+            self._scheduler.at(failover.at_s, self._fail_over)
         for fault in self._plan.faults:
             self._scheduler.at(fault.at_s, partial(self._go_wrong, fault))
 
@@ -135,6 +141,18 @@ class SimulatedOutbox:
         for name, connection in self._connections.items():
             if fault.worker < 0 or name.startswith(whom):
                 connection.troubles.append(Trouble(fault.what, until, fault.size))
+
+    def _copy(self) -> None:
+        self.database.copy()
+        self._since_copy = []
+
+    def _fail_over(self) -> None:
+        """What was committed since the copy is lost, where no relay has it; the rest is as then."""
+        self.database.fail_over()
+        self._lost.update(self._since_copy)
+        for line in self._order.values():
+            line[:] = [name for name in line if name not in self._lost]
+        self._world.log("outbox", f"has failed over, without {self._since_copy}")
 
     # Its relays.
 
@@ -175,6 +193,8 @@ class SimulatedOutbox:
     def _committed(self, row: OutboxRow) -> None:
         key = row.key or row.id
         self._order[key].append(row.id)
+        self._since_copy.append(row.id)
+        self._lost.discard(row.id)
         self._key_of[row.id] = key
         self._world.log("outbox", f"has {row.id} of {key}")
 
@@ -193,7 +213,7 @@ class SimulatedOutbox:
         if name in self._there:
             self._broken(f"{name} of the outbox is in its topic twice")
         for earlier in self._order[self._key_of[name]]:
-            if earlier == name:
+            if earlier == name or name in self._lost:
                 break
             if earlier not in self._there | self._forgotten:
                 self._broken(f"{name} is in its topic before {earlier}, which was committed first")

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from random import Random
 from typing import Any
@@ -12,6 +13,7 @@ from qframe.outcomes import Settled
 from qframe.schedules.records import TOPIC as SCHEDULES
 from qframe.stores.model import inspect
 from qframe.stores.model.store import ModelStore
+from qframe.stores.records import ALL_DEAD, ChosenDead
 from qframe.stores.redis.pull import LOOK_AGAIN_MS
 from qframe.stores.types import (
     LateReply,
@@ -47,12 +49,16 @@ class SimulatedServer(ModelStore):
     """The model, in a process of its own, which tells the ledger what it has done.
 
     Where pulls stand it rings as Redis does: for slots alone that a pull has left quiet.
+
+    Attributes:
+        tuned: what operators want each group's settings to be.
     """
 
     def __init__(self, process: Process, ledger: Ledger, *, stands: bool) -> None:
         super().__init__(clock=StoreClock(process))
         self._now_ms = self._clock.now_ms  # type: ignore[method-assign] # every call asks
         self.ledger = ledger
+        self.tuned: dict[str, dict[str, str | None]] = defaultdict(dict)
         self.rung: list[SimulatedBell] = []
         self.roster_rung: list[SimulatedBell] = []
         self.on_ticks: Callable[..., None] = lambda *_: None
@@ -95,6 +101,22 @@ class SimulatedServer(ModelStore):
         results = super().settle(topic, group, settlements)
         self.ledger.settled(group, settlements, results)
         return results
+
+    def tune(self, topic: Topic, group: str, values: Mapping[str, str | None]) -> None:
+        super().tune(topic, group, values)
+        self.tuned[group].update(values)
+
+    def retry_dead(self, topic: Topic, group: str, chosen: ChosenDead = ALL_DEAD) -> int:
+        found = [record.id for record in self.dead(topic, group, chosen)]
+        done = super().retry_dead(topic, group, chosen)
+        self.ledger.retries(group, found)
+        return done
+
+    def drop_dead(self, topic: Topic, group: str, chosen: ChosenDead = ALL_DEAD) -> int:
+        found = [record.id for record in self.dead(topic, group, chosen)]
+        done = super().drop_dead(topic, group, chosen)
+        self.ledger.drops(group, found)
+        return done
 
     def standing(self, topic: Topic) -> set[str]:
         """The workers whose pulls stand in slots that are in use."""

@@ -16,6 +16,7 @@ from qframe.stores.types import SlotsClosed
 from qframe.topic import Topic
 from simulation.audit import LOOK_EVERY_S, Audit
 from simulation.database import SimulatedChecker
+from simulation.deciding import SimulatedDecisions
 from simulation.failing_over import SimulatedFailover
 from simulation.faults import Faults
 from simulation.growing import DeclaredTopic, SimulatedGrowth
@@ -69,6 +70,8 @@ class World:
         self.outbox = SimulatedOutbox(self) if plan.outbox is not None else None
         self.growth = SimulatedGrowth(self) if plan.growth is not None else None
         self.schedules = SimulatedSchedules(self) if plan.schedules is not None else None
+        self.decisions = SimulatedDecisions(self) if plan.decisions else None
+        self.failovers = 0
         if self.schedules is not None:
             self.server.on_ticks = self.schedules.stored
         faults = plan.faults if plan.outbox is None else plan.faults + plan.outbox.faults
@@ -132,6 +135,8 @@ class World:
             self.growth.begin()
         if self.schedules is not None:
             self.schedules.begin()
+        if self.decisions is not None:
+            self.decisions.begin()
         if plan.failover is not None:
             SimulatedFailover(self).begin()
         faults = Faults(self)
@@ -216,7 +221,7 @@ class World:
             return
         if event not in ("delivery.cancelled", "delivery.stale", "slot.lost"):
             return
-        if event == "delivery.stale" and self.plan.keeps_order:
+        if event == "delivery.stale" and (self.plan.keeps_order or self.plan.forgets):
             return  # what was handed out while an earlier one of its key was given back
         if not self.ledger.may_be_taken_back(facts["group"]):  # else its slot is taken anew
             self.fail(Broken(f"{event}, though nothing was lost: {facts}"))
@@ -249,7 +254,6 @@ class World:
                 self.log("operator", f"retries none of {dead}: {error}")
                 return []
             self.log("operator", f"retries {dead}")
-        self.ledger.retried.update((group, name) for name in dead)
         return [name for name in dead if not self._is_dead(group, name)]
 
     def _is_in_force(self, group: str, delivery: Delivery) -> bool:
