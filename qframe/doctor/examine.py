@@ -11,7 +11,7 @@ from typing import Final
 from qframe.admin.totals import totals_in
 from qframe.clock import Clock
 from qframe.coordination.lease import LeaseCoordinator
-from qframe.doctor import redis_checks, sql_checks, topic_checks, zookeeper_checks
+from qframe.doctor import redis_checks, sql_checks, tls_checks, topic_checks, zookeeper_checks
 from qframe.doctor.findings import Examination, Finding, SettingFact, of_error
 from qframe.drivers.redis import Redis
 from qframe.drivers.sql import Database, url_of
@@ -77,6 +77,7 @@ class _Examiner:
         redis = Redis(url)
         servers: list[redis_checks.Facts] = []
         try:
+            self.note(tls_checks.unchecked(url))
             redis.check(servers.append)
             for facts in servers:
                 self.versions["redis"] = redis_checks.version_of(facts)
@@ -97,6 +98,7 @@ class _Examiner:
         try:
             if parsed.database and not database.backend.has_clock:
                 self.note(sql_checks.space(Path(parsed.database).resolve().parent))
+            self.note(tls_checks.unchecked(url))
             facts = sql_checks.facts_of(database)
             self.versions[database.backend.dialect.name] = facts.get("version", "")
             for check in sql_checks.DATABASE_CHECKS:
@@ -121,6 +123,7 @@ class _Examiner:
         asked_s = self._settings.session_timeout
         zookeeper = ZooKeeper(url, session_s=asked_s, on_state=lambda: None)
         try:
+            self.note(tls_checks.unchecked(url))
             zookeeper.start(zookeeper_checks.START_S)
             self.note(zookeeper_checks.session(zookeeper, asked_s))
             self.note(zookeeper_checks.rights(zookeeper, self._settings.namespace))

@@ -13,6 +13,7 @@ import pytest
 from qframe.admin.totals import Totals
 from qframe.doctor import redis_checks as of_redis
 from qframe.doctor import sql_checks as of_sql
+from qframe.doctor import tls_checks as of_tls
 from qframe.doctor import topic_checks as of_topics
 from qframe.doctor.findings import Finding
 from qframe.options.report import ConsumerReport
@@ -136,3 +137,50 @@ def test_topics_and_groups_are_judged(
     check: Check, given: Any, level: str | None, word: str
 ) -> None:
     judged(check(given), level, word)
+
+
+@pytest.mark.parametrize(
+    ("url", "named"),
+    [
+        ("redis://cache", "cache"),
+        ("redis+cluster://a:7000,127.0.0.1:7001,b", "a, b"),
+        ("redis+sentinel://user:p@a,b@localhost:1,c:2/primary", "c"),
+        ("rediss://cache?ssl_cert_reqs=none", "cache"),
+        ("zookeeper://zk1,zk2:2181/qframe", "zk1, zk2"),
+        ("zookeepers://zk1?ssl_cert_reqs=none", "zk1"),
+        ("postgresql+psycopg://shop:s@db/shop", "db"),
+        ("postgresql+psycopg://shop@/shop?host=db", "db"),
+        ("postgresql+psycopg://shop@db/shop?sslmode=require", "db"),
+        ("mysql+pymysql://shop@db/shop", "db"),
+        ("mariadb+pymysql://shop@db/shop?ssl_ca=ca.pem&ssl_verify_cert=false", "db"),
+        ("mysql+pymysql://shop@db/shop?ssl_ca=ca.pem&ssl_disabled=true", "db"),
+    ],
+)
+def test_a_server_elsewhere_that_is_not_checked_is_named(url: str, named: str) -> None:
+    found = of_tls.unchecked(url)
+    assert found is not None
+    assert (found.check, found.level) == ("tls", "note")
+    assert f"what goes to {named} may be read" in found.what
+    assert ("ssl_ca" in found.remedy) != ("sslrootcert" in found.remedy)
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "redis://localhost", "redis+cluster://127.0.0.1:7000,[::1]:7001", "rediss://cache",
+        "rediss://cache?ssl_cert_reqs=optional", "zookeepers://zk1", "sqlite:///shop.db",
+        "postgresql+psycopg://shop@db/shop?sslmode=verify-full",
+        "postgresql+psycopg://shop@db/shop?sslmode=verify-ca",
+        "postgresql+psycopg://shop@/shop", "postgresql+psycopg://shop@/shop?host=/run/postgresql",
+        "mysql+pymysql://shop@db/shop?ssl_ca=ca.pem",
+        "mysql+pymysql://shop@db/shop?ssl_verify_identity=yes",
+    ],
+)  # fmt: skip
+def test_what_is_checked_or_stays_on_this_machine_is_not_noted(url: str) -> None:
+    assert of_tls.unchecked(url) is None
+
+
+def test_postgresqls_mode_may_stand_in_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PGSSLMODE", "verify-full")
+    assert of_tls.unchecked("postgresql+psycopg://shop@db/shop") is None
+    assert of_tls.unchecked("postgresql+psycopg://shop@db/shop?sslmode=prefer") is not None

@@ -59,9 +59,13 @@ class Shifted(SystemClock):
 
 
 def test_a_redis_that_keeps_what_it_is_given_lacks_a_replica_alone(tmp_path: Path) -> None:
-    config = {"maxmemory": "100mb", "maxmemory-policy": "noeviction"}
+    config = {
+        "maxmemory": "100mb", "maxmemory-policy": "noeviction", "bind": "127.0.0.1 127.0.0.2",
+    }  # fmt: skip
     with RedisServer(tmp_path, config=config, aof=True) as server:
         assert levels(found_by(server.url)) == {"replicas": "note"}
+        elsewhere = found_by(f"redis://127.0.0.2:{server.port}")
+        assert levels(elsewhere) == {"replicas": "note", "tls": "note"}
 
 
 def test_faults_of_a_redis_server_are_found(tmp_path: Path) -> None:

@@ -1,0 +1,69 @@
+"""The check of what a URL asks of TLS: whether it makes sure of the server that answers."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from typing import Final
+from urllib.parse import parse_qsl, urlsplit
+
+from sqlalchemy.util import asbool
+
+from qframe.doctor.findings import Finding
+
+Options = Mapping[str, str]
+
+HERE: Final = ("localhost", "127.0.0.1", "::1")
+
+
+def unchecked(url: str) -> Finding | None:
+    """The URL has a server on another machine show its certificate, and checks that."""
+    parts = urlsplit(url)
+    scheme = parts.scheme.lower().partition("+")[0]
+    options = dict(parse_qsl(parts.query))
+    places = (parts.netloc.rpartition("@")[2] or options.get("host", "")).split(",")
+    hosts = [urlsplit(f"//{place}").hostname or "" for place in places]
+    elsewhere = [host for host in hosts if host and host not in HERE]
+    is_checked, remedy = _WAYS.get(scheme, (_by_default, ""))
+    if not elsewhere or is_checked(options):
+        return None
+    return Finding(
+        check="tls", level="note",
+        what=f"what goes to {', '.join(elsewhere)} may be read on its way, or answered by another "
+        "server: the URL does not ask for TLS that checks the certificate",
+        remedy=f"{remedy}; see TLS in docs/configuration.md",
+    )  # fmt: skip
+
+
+def _by_postgres(options: Options) -> bool:
+    mode = options.get("sslmode") or os.environ.get("PGSSLMODE", "")
+    return mode in ("verify-full", "verify-ca")
+
+
+def _by_mariadb(options: Options) -> bool:
+    by_default = "true" if "ssl_ca" in options else options.get("ssl_verify_identity", "")
+    is_checked = asbool(options.get("ssl_verify_cert") or by_default or "false")
+    return is_checked and not asbool(options.get("ssl_disabled") or "false")
+
+
+def _by_default(options: Options) -> bool:
+    return options.get("ssl_cert_reqs") != "none"
+
+
+def _never(_: Options) -> bool:
+    return False
+
+
+_FILE: Final = "the file of the authority that has signed the server's certificate"
+_OF_MARIADB: Final = (_by_mariadb, f"name {_FILE} (ssl_ca=…)")
+_TURNED_OFF: Final = (_by_default, f"name {_FILE} (ssl_ca_certs=…), without ssl_cert_reqs=none")
+# By scheme: what checks, by a URL's options, and the remedy where nothing does.
+_WAYS: Final[Mapping[str, tuple[Callable[[Options], bool], str]]] = {
+    "redis": (_never, f"write rediss://, and name {_FILE} (ssl_ca_certs=…)"),
+    "rediss": _TURNED_OFF,
+    "zookeeper": (_never, f"write zookeepers://, and name {_FILE} (ssl_ca_certs=…)"),
+    "zookeepers": _TURNED_OFF,
+    "postgresql": (_by_postgres, f"write sslmode=verify-full, and name {_FILE} (sslrootcert=…)"),
+    "mysql": _OF_MARIADB,
+    "mariadb": _OF_MARIADB,
+}
