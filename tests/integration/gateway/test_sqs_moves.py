@@ -139,6 +139,13 @@ def test_a_move_goes_only_where_its_client_may_publish(sqs: SqsWeb) -> None:
     assert [one["Body"] for one in sqs.received("dead")] == ["a"]
 
 
+def test_who_had_dead_letters_retried_is_known(sqs: SqsWeb) -> None:
+    died(sqs, "a", "b")
+    assert ended(sqs)["ApproximateNumberOfMessagesMoved"] == 2
+    act = sqs.gateway.app.admin.audit()[0]
+    assert (act.verb, act.topic, act.by, act.count) == ("dead_retry", "jobs", "owner", 2)
+
+
 def test_a_move_elsewhere_takes_what_is_dead_in_its_own_queue_too(sqs: SqsWeb) -> None:
     died(sqs, "a")
     sqs.made("elsewhere")

@@ -147,6 +147,17 @@ def test_a_deleted_queue_leaves_the_topic_of_another_group(sqs: SqsWeb) -> None:
     assert store.groups(store.topic("beside") or Topic("none")) == ["python"]
 
 
+def test_who_emptied_and_deleted_a_queue_is_known(sqs: SqsWeb) -> None:
+    sqs.made("mine-a")
+    sqs.ask("PurgeQueue", QueueUrl="mine-a", by="other")
+    sqs.ask("DeleteQueue", QueueUrl="mine-a")
+    acts = [one for one in sqs.gateway.app.admin.audit() if one.topic == "mine-a"]
+    assert [(one.verb, one.group, one.by) for one in acts] == [
+        ("delete_topic", None, "owner"), ("drop_group", "sqs", "owner"),
+        ("drop_group", "sqs", "other"),
+    ]  # fmt: skip
+
+
 def test_a_statement_is_added_once_and_taken_out_by_its_label(sqs: SqsWeb) -> None:
     sqs.made("policy")
 

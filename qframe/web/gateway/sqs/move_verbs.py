@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from typing import Any, Final, cast
 from uuid import uuid4
@@ -164,17 +165,12 @@ class MoveVerbs:
 
     def _retry_dead(self, queue: Queue, call: SqsCall) -> int:
         """Retries what is dead in its own queue still, where the client may publish."""
-        store = self._gateway.app.store
+        admin = call.acting(self._gateway.app)
         count = 0
         for source in self._service.book.sources_of(queue.name):
-            if not call.may(source.name, "publish"):
-                continue
-            topic = store.topic(source.name)
-            try:
-                while topic is not None and (found := store.retry_dead(topic, GROUP)):
-                    count += found
-            except (UnknownTopic, UnknownGroup):
-                continue
+            if call.may(source.name, "publish"):
+                with suppress(UnknownTopic, UnknownGroup):
+                    count += admin.dead_retry(source.name, GROUP, "all")
         return count
 
     async def _move(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from base64 import urlsafe_b64decode, urlsafe_b64encode
+from contextlib import suppress
 from typing import Any, Final
 
 import msgspec
@@ -270,13 +271,14 @@ class QueueVerbs:
 
         await self._service.blocking(self._book.change, queue.name, purged)
         await self._service.leave(queue.name)
-        await self._service.blocking(self._empty, queue)
+        await self._service.blocking(self._empty, queue, call)
         return {}
 
-    def _empty(self, queue: Queue) -> None:
+    def _empty(self, queue: Queue, call: SqsCall) -> None:
         """Forgets the group and all that stands for it; what is sent meanwhile is kept for it."""
         topic = self._book.serve(queue)
-        self._service.gateway.app.store.drop_group(topic, GROUP)
+        with suppress(UnknownGroup):  # another gateway empties it as well
+            call.acting(self._service.gateway.app).drop_group(topic, GROUP, force=True)
         self._book.serve(queue)
 
     async def delete(self, request: OnQueue, call: SqsCall) -> dict[str, Any]:
@@ -287,23 +289,21 @@ class QueueVerbs:
             self._book.change, name, lambda found: Queue(name=found.name, deleted=True)
         )
         await self._service.leave(name)
-        await self._service.blocking(self._delete, name)
+        await self._service.blocking(self._delete, name, call)
         return {}
 
-    def _delete(self, name: str) -> None:
-        store = self._service.gateway.app.store
+    def _delete(self, name: str, call: SqsCall) -> None:
+        app = self._service.gateway.app
+        admin = call.acting(app)
         try:
-            topic = store.topic(name)
-            if topic is None:
-                return
-            store.drop_group(topic, GROUP)
-            if not store.groups(topic):
-                while not store.delete(topic):
-                    pass
-        except (UnknownTopic, UnknownGroup):
+            with suppress(UnknownGroup):
+                admin.drop_group(name, GROUP, force=True)
+            if not admin.groups(name):
+                admin.delete_topic(name, confirm=name, force=True)
+        except UnknownTopic:
             return  # another gateway deletes it as well
         finally:
-            self._service.gateway.app.parts.forget_topics()
+            app.parts.forget_topics()
 
 
 def _with(before: dict[str, str], given: dict[str, str | None]) -> dict[str, str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Final, Literal, TypeVar
+from typing import TYPE_CHECKING, Final, Literal, TypeVar
 
 from starlette.requests import Request
 
@@ -19,6 +19,10 @@ from qframe.web.gateway.sqs.messages import DEAD_FROM, FIRST_ID, id_of, resent
 from qframe.web.gateway.sqs.names import Place, queue_named_by
 from qframe.web.gateway.sqs.queues import GROUP, Queue, QueueBook
 from qframe.web.gateway.sqs.refusals import access_denied
+
+if TYPE_CHECKING:
+    from qframe.admin.admin import Admin
+    from qframe.app.qframe import QFrame
 
 SWEEP_S: Final = 1.0
 _PAGE: Final = 500
@@ -53,6 +57,10 @@ class SqsCall:
         if not self.may(topic, right):
             wanted = "look at" if right == "any" else right
             raise access_denied(str(NotPermitted(self.caller.name, wanted, topic)))
+
+    def acting(self, app: QFrame) -> Admin:
+        """The operations in the client's name; its rights were checked as those of SQS."""
+        return app.admin.acting(by=self.caller.name)
 
     def may(self, topic: str, right: Right) -> bool:
         """Whether the client has a right on a queue."""
