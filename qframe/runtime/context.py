@@ -24,8 +24,8 @@ class ConsumerContext(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         group: the group.
         events: hears what happens.
         clock: the clock.
-        options: its options; those of a relay or a leader, which have no handler, are the defaults.
         fail: called with a part's name and the error that ended it.
+        options: its options; those of a relay or a leader, which have no handler, are the defaults.
         worker: the worker's id, which a history tells.
     """
 

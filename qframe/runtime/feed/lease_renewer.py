@@ -36,10 +36,10 @@ class LeaseRenewer(SteppedService):
         context: the consumer's.
         store: the store.
         in_flight: has the deliveries whose leases are renewed.
-        slots: says under which epochs they are owned, and is told of a stream's lost deliveries
-            before `on_lost` is. A key's messages have several leases there: what follows a lost one
-            may be held still, here or by the store's reckoning, and under the same epoch it would
-            be handled first.
+        slots: says under which epochs slots are owned, and hears before `on_lost` of which streams
+            some deliveries are lost. A key's messages have several leases there: what follows a
+            lost one may be held still, here or by the store's reckoning, and under the same epoch
+            it would be handled first.
         sending: returns the deliveries that the settler is sending, or has tried to send: the store
             may have settled them already, so that they have no lease.
         on_lost: called with deliveries that this worker does not own any more.

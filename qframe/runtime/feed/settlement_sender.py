@@ -34,9 +34,9 @@ class SettlementSender:
         context: the consumer's.
         store: the store.
         in_flight: from which settled deliveries are removed.
-        slots: says under which epochs they are owned; after each flush those that leave may.
+        slots: says under which epochs slots are owned, and hands over after each flush what leaves.
         on_results: called with deliveries and what the store has said of each, if somebody waits
-            for that; never with those that it has kept.
+            for that; never with those that are unsent.
         meter: counts how messages end, if somebody wants to know.
 
     Attributes:
