@@ -98,9 +98,8 @@ class Consumer:
         self.flow: AdmissionControl = AdmissionControl(
             structs.replace(context, clock=flow_clock or context.clock), store=store,
             in_flight=self.in_flight, give_back=self.give_back, wake=bell.ring, demand=spec.demand,
+            starts_slowly=not spec.is_handled_elsewhere,
         )  # fmt: skip
-        if spec.is_handled_elsewhere:
-            self.flow.begin_at_full_speed()
         self.slots: Slots = Slots(
             context, store=store, busy=self.in_flight.busy_slots, give_back=self.give_back,
             on_lost=lambda slots: self.lose(self.in_flight.of(slots)), on_change=bell.ring,

@@ -42,6 +42,7 @@ class AdmissionControl:
         give_back: gives back the deliveries that no handler has begun.
         wake: makes the pull loop ask again.
         demand: how many messages the user of a pull wants, if that is known.
+        starts_slowly: whether a message may end its worker, and so few are pulled at first.
 
     Attributes:
         paused: whether `pause` has paused it.
@@ -61,6 +62,7 @@ class AdmissionControl:
         give_back: Callable[[], object],
         wake: Callable[[], None],
         demand: Demand | None = None,
+        starts_slowly: bool = True,
     ) -> None:
         options = context.options
         self._in_flight = in_flight
@@ -69,6 +71,8 @@ class AdmissionControl:
         self._wake = wake
         self._context = context
         self._slow_start = SlowStart(context.clock)
+        if not starts_slowly:
+            self._slow_start.skip()
         self._guard = threading.Lock()
         self.paused: bool = False
         self.limit: RateLimit | None = None
@@ -168,10 +172,6 @@ class AdmissionControl:
         self.gate = None if is_free else self._admit
 
     # For the pull loop.
-
-    def begin_at_full_speed(self) -> None:
-        """Does not start slowly, where no message can end its worker."""
-        self._slow_start.skip()
 
     def room(self, at_most: int) -> int:
         """How many messages to pull now; where it is 0, `again_s` says when to ask again."""
