@@ -16,13 +16,11 @@ from qframe.options.report import MOST_STACKS, ConsumerReport
 from qframe.outcomes import Settled
 from qframe.runtime.consume.engine import Engine
 from qframe.runtime.consume.executor_parts import ExecutorParts
-from qframe.runtime.consume.finisher import Finisher
 from qframe.runtime.consume.in_hand import AttemptsInHand
 from qframe.runtime.consume.manual_acks import ManualAcks
 from qframe.runtime.consume.manual_finisher import ManualFinisher
 from qframe.runtime.consume.mark_sender import MarkSender
 from qframe.runtime.consume.orders import order_of
-from qframe.runtime.consume.starter import Starter
 from qframe.runtime.context import ConsumerContext
 from qframe.runtime.executors.base import Executor, KeepingExecutor
 from qframe.runtime.feed.lease_renewer import LeaseRenewer
@@ -35,12 +33,10 @@ from qframe.runtime.flow.admission import AdmissionControl
 from qframe.runtime.flow.in_flight import InFlight
 from qframe.runtime.handler.attempt import Attempt
 from qframe.runtime.handler.binding import Handler
-from qframe.runtime.handler.failure_handler import FailureHandler
 from qframe.runtime.handler.meter import Meter
 from qframe.runtime.handler.spec import ConsumerSpec
 from qframe.runtime.handler.time_limit import TimeLimit
 from qframe.runtime.policies.base import EffectPolicy
-from qframe.runtime.policies.marks import Marks
 from qframe.service import ServiceLoop
 from qframe.stores.base import Store
 from qframe.tags import AllOf
@@ -82,8 +78,8 @@ class Consumer:
         flow_clock: Clock | None = None,
         meter: Meter | None = None,
     ) -> None:
-        # Each part is made of parts above it, and of methods of the consumer, which none of them
-        # calls before `start`. One circle is closed at the end: `in_hand.connect`.
+        # Each part is made of those above it. What is named before it is made, such as `self.lose`,
+        # is called after `start` alone. One circle is closed at the end: `in_hand.connect`.
         #
         # What is pulled, and what goes back.
         self.context: ConsumerContext = context
@@ -113,12 +109,12 @@ class Consumer:
             context, store=store, bell=bell, slots=self.slots, receiver=self,
             in_flight=self.in_flight, flow=self.flow,
         )  # fmt: skip
-        # How a delivery becomes an attempt, and where that may go.
-        self.policy: EffectPolicy = make_policy(self.settler.settle_now)
         self.renewal: LeaseRenewer = LeaseRenewer(
             context, store=store, in_flight=self.in_flight, slots=self.slots, on_lost=self.lose,
             sending=lambda: [*self._sender.holds, *self.policy.asked],
         )  # fmt: skip
+        # How a delivery becomes an attempt, and where that may go.
+        self.policy: EffectPolicy = make_policy(self.settler.settle_now)
         self._order, batches = order_of(
             context, self.in_flight, self.settler.put, filters_first=self.policy.filters
         )
@@ -128,19 +124,10 @@ class Consumer:
             in_flight=self.in_flight, slots=self.slots, acks=self._acks,
         )  # fmt: skip
         # How attempts end: by their users, or with their handlers.
-        failures = FailureHandler(context, self.flow.failed)
-        users = ManualFinisher(context, in_hand, failures, self.renewal.extend)
+        users = ManualFinisher(context, in_hand, self.renewal.extend)
         time_limit = TimeLimit(context, is_measured=self.policy.blocks)
-        finisher = Finisher(context, in_hand, failures, time_limit)
-        self.marks: MarkSender | None = None
-        if isinstance(self.policy, Marks):
-            self.marks = MarkSender(context, finisher.finish)
-        # How their handlers are called.
-        engine = Engine(
-            time_limit.measured(cast("Handler", spec.handler)), in_hand=in_hand,
-            starter=Starter(context, in_hand, finisher), finisher=finisher, marks=self.marks,
-            clock=context.clock,
-        )  # fmt: skip
+        engine = Engine(context, cast("Handler", spec.handler), in_hand, time_limit)
+        self.marks: MarkSender | None = engine.marks
         self.executor: Executor = make_executor(
             ExecutorParts(engine, batches, time_limit, meter, self.pull_loop.relieve)
         )

@@ -6,16 +6,18 @@ from contextlib import suppress
 from math import inf
 from typing import Final
 
-from qframe.clock import Clock
 from qframe.hooks import check_result
 from qframe.runtime.consume.finisher import Finisher
 from qframe.runtime.consume.in_hand import AttemptsInHand
 from qframe.runtime.consume.mark_sender import MarkSender
 from qframe.runtime.consume.starter import Starter
+from qframe.runtime.context import ConsumerContext
 from qframe.runtime.executors.run_worker import SLOW_S, RunWorker
 from qframe.runtime.handler.attempt import Attempt
 from qframe.runtime.handler.binding import Handler
+from qframe.runtime.handler.time_limit import TimeLimit
 from qframe.runtime.policies.direct import Direct
+from qframe.runtime.policies.marks import Marks
 
 TURN_S: Final = 1.0
 
@@ -31,14 +33,13 @@ class Engine:
     thread of its executor at a time.
 
     Args:
+        context: the consumer's.
         handler: called with an attempt by `run`; other executors call it themselves.
         in_hand: the consumer's attempts.
-        starter: begins attempts.
-        finisher: ends attempts.
-        marks: marks effects after their handlers, if the policy does so.
-        clock: measures waits.
+        time_limit: how long a handler may run.
 
     Attributes:
+        marks: marks effects after their handlers, if the policy does so.
         begin, begins_in_s, take_over: those of the starter.
         end, end_batch: those of the finisher.
         drop, complete, is_mine: those of `AttemptsInHand`.
@@ -46,19 +47,21 @@ class Engine:
 
     def __init__(
         self,
+        context: ConsumerContext,
         handler: Handler,
-        *,
         in_hand: AttemptsInHand,
-        starter: Starter,
-        finisher: Finisher,
-        marks: MarkSender | None,
-        clock: Clock,
+        time_limit: TimeLimit,
     ) -> None:
-        self._handler, self._marks, self._clock = handler, marks, clock
+        self._handler = time_limit.measured(handler)
+        self._clock = context.clock
         policy = self._policy = in_hand.policy
         self._flow = in_hand.flow
         self._in_flight, self._slots = in_hand.in_flight, in_hand.slots
-        self._starter, self._finisher = starter, finisher
+        self._finisher = finisher = Finisher(context, in_hand, time_limit)
+        self._starter = starter = Starter(context, in_hand, finisher)
+        self.marks: MarkSender | None = None
+        if isinstance(policy, Marks):
+            self.marks = MarkSender(context, finisher.finish)
         self._is_direct = isinstance(policy, Direct)
         self._asks_in_runs = policy.blocks and not policy.is_joint
         self.begin = starter.begin
@@ -165,7 +168,7 @@ class Engine:
 
         A breaker, which counts failures in a row, is told of each end before the next handler.
         """
-        marks = self._marks
+        marks = self.marks
         if marks is None or error is not None or self._flow.gate is not None:
             worker.done.extend(self.end([attempt], error).done)
         elif not worker.run and marks.begins_call():

@@ -26,7 +26,6 @@ class Finisher:
     Args:
         context: the consumer's.
         in_hand: the consumer's attempts.
-        failures: reports errors, and says what becomes of their messages.
         time_limit: how long a handler may run.
     """
 
@@ -34,13 +33,13 @@ class Finisher:
         self,
         context: ConsumerContext,
         in_hand: AttemptsInHand,
-        failures: FailureHandler,
         time_limit: TimeLimit,
     ) -> None:
         self._options = context.options
         self._in_hand, self._acks = in_hand, in_hand.acks
         self._policy, self._flow = in_hand.policy, in_hand.flow
-        self._failures, self._time_limit = failures, time_limit
+        self._failures = FailureHandler(context, in_hand.flow.failed)
+        self._time_limit = time_limit
         self._transaction = transaction_of(in_hand.policy, context.options)
 
     def end(self, unit: list[Attempt], error: BaseException | None, later: Later = None) -> Ended:

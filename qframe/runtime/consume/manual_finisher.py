@@ -24,7 +24,6 @@ class ManualFinisher:
     Args:
         context: the consumer's.
         in_hand: the consumer's attempts.
-        failures: reports errors, and says what becomes of their messages.
         extend: renews a lease.
     """
 
@@ -32,14 +31,14 @@ class ManualFinisher:
         self,
         context: ConsumerContext,
         in_hand: AttemptsInHand,
-        failures: FailureHandler,
         extend: Callable[[Delivery, float], None],
     ) -> None:
         self._context = context
         self.topic, self.group = context.topic.name, context.group
         self._in_hand, self._acks = in_hand, in_hand.acks
         self._policy, self._flow = in_hand.policy, in_hand.flow
-        self._failures, self._extend = failures, extend
+        self._failures = FailureHandler(context, in_hand.flow.failed)
+        self._extend = extend
         self._transaction = transaction_of(in_hand.policy, context.options)
 
     def acknowledge(
