@@ -92,10 +92,12 @@ class ThreadExecutor(Executor):
         self._pauses = count()
         self._average_s: float | None = None
         self._rests = False
+        # The work of the thread that pulls: `keep` takes it, and `kept` hands it out, once.
         self._relieve_puller = relieve
         self._kept: RunWorker = RunWorker()
         self._has_kept = False
-        self._keeper: int | None = None
+        self._keeper: int | None = None  # the thread that is at it
+        # It takes a place as each thread's work does: there are as many places as threads.
         self._places_guard = threading.Lock()
         self._place_left = threading.Condition(self._places_guard)
         self._taken = 0
