@@ -6,9 +6,12 @@ import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from contextvars import Context
-from typing import Protocol, runtime_checkable
+from typing import Final, Protocol, runtime_checkable
 
 from qframe.clock import Clock, StepTimer
+
+LAST_WORDS_S: Final = 5.0
+"""How long a part that was asked to stop may take."""
 
 
 def new_thread(name: str, function: Callable[..., object], *arguments: object) -> threading.Thread:

@@ -21,6 +21,7 @@ from qframe.errors import BadOption
 from qframe.events import Events
 from qframe.http_port import HttpPort, HttpRoute, address_of
 from qframe.outbox.open import inspector_of
+from qframe.service import LAST_WORDS_S
 from qframe.stores.base import Store
 from qframe.telemetry.meters import Meters
 from qframe.telemetry.metrics_folder import FolderCollector, MetricsWriter
@@ -41,7 +42,6 @@ if TYPE_CHECKING:
 METRICS_PORT: Final = "--metrics-port"
 PATH: Final = "/metrics"
 MOST_WAITING: Final = 1000
-_LAST_WORDS_S: Final = 5.0
 
 MetricsPort = Annotated[
     str | None,
@@ -127,7 +127,7 @@ def counted(
         try:
             yield
         finally:
-            writer.stop(_LAST_WORDS_S)
+            writer.stop(LAST_WORDS_S)
     elif port is not None:
         check_installed(METRICS_PORT, port)
         meters = Meters(SYSTEM_CLOCK)

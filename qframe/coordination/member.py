@@ -17,11 +17,10 @@ from qframe.errors import (
 )
 from qframe.events import Events
 from qframe.retry import Backoff
-from qframe.service import Service, SteppedService
+from qframe.service import LAST_WORDS_S, Service, SteppedService
 from qframe.topic import Topic
 
 REFUSED_PAUSE_S: Final = 0.5
-LAST_WORDS_S: Final = 5.0
 
 # A group that is gone is subscribed anew by its consumer, if it may be, and joined anew here; the
 # consumer ends the worker where the tables are gone.

@@ -235,7 +235,7 @@ GUARDS: Final = [
     Mutant(
         "a stop does not wait for an effect that is being finished",
         "runtime/process/shutdown.py",
-        "    until_s = clock.monotonic_s() + _LAST_WORDS_S\n",
+        "    until_s = clock.monotonic_s() + LAST_WORDS_S\n",
         "    until_s = clock.monotonic_s()\n",
         UNIT + "test_late_marks.py -k being_finished",
     ),

@@ -24,9 +24,9 @@ SURVIVED: Final = [
     Mutant(
         "slots are left before the settlers have sent",
         "runtime/process/shutdown.py",
-        "    for consumer in consumers:\n        if not consumer.settler.stop(_LAST_WORDS_S):\n",
+        "    for consumer in consumers:\n        if not consumer.settler.stop(LAST_WORDS_S):\n",
         "    for consumer in consumers:\n        consumer.slots.leave()\n"
-        "        if not consumer.settler.stop(_LAST_WORDS_S):\n",
+        "        if not consumer.settler.stop(LAST_WORDS_S):\n",
         f"{UNIT}test_shutdown.py {WORKER}",
     ),
     Mutant(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 from functools import partial
-from typing import Final, cast
+from typing import cast
 
 from msgspec import structs
 
@@ -37,12 +37,10 @@ from qframe.runtime.handler.meter import Meter
 from qframe.runtime.handler.spec import ConsumerSpec
 from qframe.runtime.handler.time_limit import TimeLimit
 from qframe.runtime.policies.base import EffectPolicy
-from qframe.service import ServiceLoop
+from qframe.service import LAST_WORDS_S, ServiceLoop
 from qframe.stores.base import Store
 from qframe.tags import AllOf
 from qframe.topic import Topic
-
-LAST_WORDS_S: Final = 5.0
 
 SettleNow = Callable[[list[Delivery]], list[Settled]]
 SettlerMaker = Callable[[ConsumerContext, SettlementSender], SettlementReceiver]

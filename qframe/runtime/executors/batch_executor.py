@@ -17,9 +17,9 @@ from qframe.runtime.executors.worker_threads import WorkerThreads
 from qframe.runtime.handler.attempt import Attempt
 from qframe.runtime.handler.time_limit import TimeLimit
 from qframe.runtime.order.batches import Batches
+from qframe.service import LAST_WORDS_S
 
 TICK_S: Final = 0.01
-LAST_WORDS_S: Final = 5.0
 
 PlainHandler = Callable[[list[Attempt]], object]
 AsyncHandler = Callable[[list[Attempt]], Awaitable[object]]

@@ -7,7 +7,7 @@ from asyncio import CancelledError, Task, TimerHandle
 from collections import deque
 from collections.abc import Awaitable, Callable
 from contextvars import Context
-from typing import Final, Protocol
+from typing import Protocol
 
 from qframe.current import HOLDER
 from qframe.hooks import check_result
@@ -19,8 +19,7 @@ from qframe.runtime.executors.engine_calls import EngineCalls
 from qframe.runtime.executors.event_loop import EventLoop
 from qframe.runtime.handler.attempt import Attempt
 from qframe.runtime.handler.time_limit import TimeLimit
-
-LAST_WORDS_S: Final = 5.0
+from qframe.service import LAST_WORDS_S
 
 
 class HandlerTask:

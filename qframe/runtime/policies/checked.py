@@ -15,11 +15,11 @@ from qframe.runtime.handler.attempt import Attempt
 from qframe.runtime.policies.base import EffectPolicy, Sorting
 from qframe.runtime.policies.claims import ClaimRenewal
 from qframe.runtime.policies.loop_checker import is_in_loop
+from qframe.service import LAST_WORDS_S
 
 FIRST_WAIT_S: Final = 0.02
 LONGEST_WAIT_S: Final = 1.0
 MAX_RETRIES: Final = 16
-_LAST_WORDS_S: Final = 5.0
 
 
 class CheckerPolicy(EffectPolicy):
@@ -57,8 +57,8 @@ class CheckerPolicy(EffectPolicy):
 
     def stop(self) -> None:
         """Releases what was let go; what is still claimed passes with its lease."""
-        self._claims.stop(_LAST_WORDS_S)
-        self._sweeper.stop(_LAST_WORDS_S)
+        self._claims.stop(LAST_WORDS_S)
+        self._sweeper.stop(LAST_WORDS_S)
 
     def release_now(self) -> None:
         """Releases what was let go, where no thread does it in the background."""

@@ -7,9 +7,9 @@ from threading import Event
 
 from qframe.clock import Clock
 from qframe.runtime.consume.consumer import Consumer
+from qframe.service import LAST_WORDS_S
 
 _LOOK_EVERY_S = 0.01
-_LAST_WORDS_S = 5.0
 
 
 def terminate(consumers: list[Consumer], *, grace_s: Callable[[], float], clock: Clock) -> None:
@@ -33,7 +33,7 @@ def terminate(consumers: list[Consumer], *, grace_s: Callable[[], float], clock:
     for consumer in consumers:
         consumer.pull_loop.ask_to_stop()
     for consumer in consumers:
-        consumer.pull_loop.stop(_LAST_WORDS_S)
+        consumer.pull_loop.stop(LAST_WORDS_S)
         consumer.slots.retire()
     since_s = clock.monotonic_s()
     pause = Event()
@@ -50,10 +50,10 @@ def terminate(consumers: list[Consumer], *, grace_s: Callable[[], float], clock:
     for consumer in consumers:
         consumer.stop_handling()
     for consumer in consumers:
-        if not consumer.settler.stop(_LAST_WORDS_S):
+        if not consumer.settler.stop(LAST_WORDS_S):
             consumer.settler.abandon()
     for consumer in consumers:
-        consumer.renewal.stop(_LAST_WORDS_S)
+        consumer.renewal.stop(LAST_WORDS_S)
         consumer.leave()
     for consumer in consumers:
         consumer.close()
@@ -63,7 +63,7 @@ def _abandon(consumers: list[Consumer], pause: Event, clock: Clock) -> None:
     """Cancels what runs, and waits until all that is given back or finished has been sent."""
     for consumer in consumers:
         consumer.abandon()
-    until_s = clock.monotonic_s() + _LAST_WORDS_S
+    until_s = clock.monotonic_s() + LAST_WORDS_S
     while clock.monotonic_s() < until_s and not all(each.is_settled() for each in consumers):
         pause.wait(_LOOK_EVERY_S)
         for consumer in consumers:

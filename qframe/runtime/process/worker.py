@@ -19,12 +19,11 @@ from qframe.runtime.process.shutdown import terminate
 from qframe.runtime.process.stop_request import StopRequest
 from qframe.runtime.process.sweeper import Sweeper
 from qframe.runtime.process.watchdog import Watchdog, Watched
-from qframe.service import ServiceLoop
+from qframe.service import LAST_WORDS_S, ServiceLoop
 from qframe.stores.types import SlotsClosed
 
 _SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
 _LOOK_EVERY_S: Final = 0.02
-_LAST_WORDS_S: Final = 5.0
 
 
 class Background(Watched, Protocol):
@@ -214,10 +213,10 @@ class Worker:
         for part in self._background:
             part.ask_to_stop()
         terminate(self._consumers, grace_s=lambda: self._grace_s, clock=self._clock)
-        self._sweeper.stop(_LAST_WORDS_S)
-        self._settings_poller.stop(_LAST_WORDS_S)
+        self._sweeper.stop(LAST_WORDS_S)
+        self._settings_poller.stop(LAST_WORDS_S)
         for part in self._background:
-            part.stop(_LAST_WORDS_S)
+            part.stop(LAST_WORDS_S)
         if self._events:
             self._events.emit("worker.stopped", worker=self.id)
 

@@ -217,7 +217,7 @@ def test_what_outlasts_the_grace_of_a_stop_does_not_come_again(
     redis_server: RedisServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_async: bool
 ) -> None:
     """Nor does the stop wait for it further: the store was told before it began."""
-    monkeypatch.setattr("qframe.runtime.process.shutdown._LAST_WORDS_S", 120.0)
+    monkeypatch.setattr("qframe.runtime.process.shutdown.LAST_WORDS_S", 120.0)
     topic = Topic("t", kind="ordered", slots=1)
     entered, go_on, left = threading.Event(), threading.Event(), threading.Event()
     begun: list[str] = []
