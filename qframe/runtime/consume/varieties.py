@@ -38,11 +38,9 @@ def policy_of(
     options = context.options
     if options.at_most_once:
         # Where keys are parked, what is unwanted has to be settled in its turn.
-        is_filter = options.tags is not None and (context.topic.has_subjects or options.keep_order)
-        return SettleFirst(
-            context, settle_now=settle_now,
-            matches=options.tags.matches if is_filter and options.tags else None,
-        )  # fmt: skip
+        tags = options.tags if context.topic.has_subjects or options.keep_order else None
+        matches = None if tags is None else tags.matches
+        return SettleFirst(context, settle_now=settle_now, matches=matches)
     if checker is None:
         return Direct()
     checked = Transactional if checker.is_transactional else Marks
