@@ -98,6 +98,121 @@ def test_a_membership_goes_on_when_the_store_was_away(bench: Bench, what: str) -
     assert len(bench.owned()) == SLOTS
 
 
+def test_a_coordinator_that_is_away_is_asked_at_growing_times_and_told_of_once(
+    bench: Bench,
+) -> None:
+    waited: list[float] = []
+    busy: list[float] = []
+    told: list[str] = []
+    bench.member._events.listen(lambda name, _: told.append(name))
+
+    def wait(seconds: float | None = None) -> bool:
+        bench.clock.advance(100)
+        busy.append(bench.member.busy_s())
+        waited.append(seconds or 0.0)
+        return False
+
+    bench.member._stopping.wait = wait  # type: ignore[method-assign]
+    away = loses(StoreUnavailable("store", "away"))
+    bench.store.before("heartbeat", away, away)
+
+    def fail_again() -> None:
+        bench.clock.advance(100)
+        busy.append(bench.member.busy_s())
+        bench.clock.advance(1500)
+        bench.store.before("heartbeat", away)
+
+    bench.run(fail_again)
+    assert waited == [0.05, 0.1, 0.05]
+    assert told == ["coordinator.unavailable"] * 2
+    assert busy == [0.0] * 4
+
+
+def test_what_a_member_is_told_ends_its_wait(bench: Bench) -> None:
+    member = bench.member
+    member._turn()
+    woken: list[str] = []
+    bench.session.wake = lambda: woken.append("")  # type: ignore[method-assign]
+    news = Topic("t", slots=SLOTS)
+    for act in (
+        lambda: member.drained([0]), lambda: member.fenced([0]), lambda: member.share(news),
+        lambda: bench.clock.advance(60_000) or member.drop_if_doubtful(), member.retire,
+        member.wake,
+    ):  # fmt: skip
+        before = len(woken)
+        act()
+        assert len(woken) == before + 1
+    member.share(news)
+    assert not member.certain()  # all is dropped already
+    assert len(woken) == 6
+
+
+def test_slots_that_a_store_refuses_are_claimed_anew_after_a_pause_and_no_others_go(
+    bench: Bench,
+) -> None:
+    member = bench.member
+    member._turn()
+    refused: list[frozenset[int]] = []
+    bench.session.refused = refused.append  # type: ignore[method-assign,assignment]
+    member.fenced([0])
+    member.fenced([1])
+    assert sorted(member.assignment().owned) == [2, 3]
+    member._turn()
+    assert refused == [{0, 1}]
+    pause_s = member._pause_s()
+    assert pause_s is not None
+    bench.clock.advance(round(pause_s * 1000) - 1)
+    member._turn()
+    assert sorted(member.assignment().owned) == [2, 3]
+    bench.clock.advance(1)
+    assert member._pause_s() is None
+    member._turn()
+    assert sorted(member.assignment().owned) == [0, 1, 2, 3]
+    assert len(refused) == 1
+
+
+def test_what_is_refused_while_the_session_hears_of_it_is_told_it_next(bench: Bench) -> None:
+    member = bench.member
+    member._turn()
+    refused: list[frozenset[int]] = []
+
+    def hear(slots: Any) -> None:
+        refused.append(slots)
+        if len(refused) == 1:
+            member.fenced([1])
+
+    bench.session.refused = hear  # type: ignore[method-assign]
+    member.fenced([0])
+    member._turn()
+    member._turn()
+    assert refused == [{0}, {1}]
+
+
+def test_who_retires_hands_over_at_once_and_who_leaves_does_so_once(bench: Bench) -> None:
+    member = bench.member
+    member._turn()
+    member.retire()
+    assert member.assignment().leaving == set(range(SLOTS))
+    member._turn()
+    assert member.assignment().leaving == set(range(SLOTS))
+    changes, left = bench.changes, []
+    bench.session.leave = lambda: left.append("")  # type: ignore[method-assign]
+    member._on_left = lambda one: left.append(type(one).__name__)
+    member.leave()
+    member.leave()
+    assert left == ["", "MembershipService"]
+    assert bench.changes == changes + 1
+    assert not member.assignment().owned
+
+
+def test_who_hangs_in_a_call_leaves_its_rows_to_pass_by_themselves(bench: Bench) -> None:
+    bench.member._turn()
+    bench.member.stop = lambda _: False  # type: ignore[method-assign,assignment]
+    bench.member.leave()
+    assert len(bench.owned()) == SLOTS
+    assert not bench.member.assignment().owned
+
+
 @pytest.mark.parametrize("lost", ["before", "after"])
 def test_what_was_let_go_stays_going_until_the_coordinator_has_answered(
     bench: Bench, lost: str

@@ -554,3 +554,36 @@ def test_a_bell_that_rings_is_a_reason_to_look_and_is_closed_also_by_who_cannot_
     with pytest.raises(StoreUnavailable):
         session.leave()
     assert bell.calls == ["ring", "close"]
+
+
+def test_who_waits_for_a_slot_that_another_lets_go_looks_often(
+    store: ModelStore, topic: Topic, clock: VirtualClock
+) -> None:
+    mine, other = (session_of(store, topic, clock, name) for name in ("w", "other"))
+    other.look({})
+    taken = other.claim(range(SLOTS))
+    lacks = []
+    for step in range(3):
+        mine._rung = True
+        view = mine.look({})
+        assert view is not None
+        lacks.append(mine._lacks)
+        if not step:
+            other.let_go(taken)
+        elif step == 1:
+            mine.claim(sorted(view.wanted))
+    assert lacks == [True, False, False]
+
+
+def test_the_only_slots_of_many_topics_are_not_all_one_members(store: ModelStore) -> None:
+    owners = set()
+    for number in range(12):
+        topic = Topic(f"t{number}", slots=1)
+        store.declare(topic)
+        store.subscribe(topic, GROUP)
+        store.heartbeat(topic, GROUP, "other", 60_000)
+        session = session_of(store, topic, VirtualClock())
+        view = session.look({})
+        assert view is not None
+        owners.add(bool(view.wanted))
+    assert owners == {True, False}
