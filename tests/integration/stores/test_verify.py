@@ -78,6 +78,7 @@ NUMBERS = counting()
 # Of databases: the kind of topic, what is done to its rows, and what is said of the place.
 ROWS: dict[str, tuple[str, str, str, str]] = {
     "a count": ("ordered", "UPDATE qframe_cursors SET acked = acked + 1", "", " published, but"),
+    "a start": ("stream", "UPDATE qframe_cursors SET base = base + 6", "", " published, but"),
     "a floor": ("stream", "UPDATE qframe_cursors SET floor = 7", "",
                 "floor 7, read 5, head 8 out of order"),
     "a settled range": ("stream", "UPDATE qframe_cursors SET settled = :r", "",
@@ -190,6 +191,10 @@ def test_a_corruption_of_rows_is_found_and_mended_or_left_with_its_reason(
 # Of Redis: the kind, the key and what is done to it, and what is said of the place.
 KEYS: dict[str, tuple[str, str, tuple[Any, ...], str]] = {
     "a count": ("ordered", "cursor", ("HINCRBY", "acked", 1), "are not settled, 8 exist"),
+    "a start": ("stream", "cursor", ("HINCRBY", "base", 6), "2 published, 8 accounted for"),
+    "a published one": ("ordered", "cursor", ("HINCRBY", "published", -3), "are not settled"),
+    "a stray": ("priority", "todo", ("ZADD", 0, b"\0" * 16 + b"gone"),
+                "subject gone: it is in todo but has no head"),
     "a floor": ("stream", "cursor", ("HSET", "floor", 7), "slot 0: floor 7, read 5, head 8"),
     "a receipt": ("stream", "cursor", ("HSET", "receipt", ""),
                   "slot 0: a window without a receipt or lease"),

@@ -1,0 +1,142 @@
+"""Counts of Redis that a repair puts right: by how much, and only once they stand still."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from qframe.errors import UnknownGroup
+from qframe.stores.faults import Fault, Mendable, Part
+from qframe.stores.redis import repair
+from qframe.topic import Kind, Topic
+
+
+@pytest.mark.parametrize(
+    ("kind", "missing", "changes"),
+    [
+        ("ordered", 3, {"cancelled": 3}), ("ordered", -1, {"acked": -1}),
+        ("ordered", -5, {"acked": -4, "published": 1}), ("stream", -5, {"acked": -4, "base": -1}),
+        ("stream", 0, {}),
+    ],
+)  # fmt: skip
+def test_what_is_missing_is_cancelled_and_what_is_too_much_was_not_settled(
+    kind: str, missing: int, changes: dict[str, int]
+) -> None:
+    found: dict[str, int] = {}
+    repair._share_out(found, missing, 4, Kind(kind))
+    assert {name: by for name, by in found.items() if by} == changes
+
+
+class Bench:
+    """A slot whose counts are read one after the other."""
+
+    def __init__(
+        self, monkeypatch: pytest.MonkeyPatch, kind: str, *counts: int, there: int = 0,
+        differ: dict[str, int] | None = None, backlog: bool = True,
+    ) -> None:  # fmt: skip
+        self.mended: list[tuple[Any, ...]] = []
+        self.redis: Any = SimpleNamespace(ask=lambda *_: None)
+        self.keys: Any = SimpleNamespace(topic=Topic("t", kind=kind), key=lambda *_: b"key")
+        read = iter([*counts] + [counts[-1]] * 99)
+        monkeypatch.setattr(repair, "counts_of", lambda *_: Counts(next(read)))
+        monkeypatch.setattr(repair, "_there", lambda *_: (there, dict(differ or {})))
+        monkeypatch.setattr(repair, "cursor_of", lambda *_: SimpleNamespace(has_backlog=backlog))
+        monkeypatch.setattr(repair, "stats_of", lambda *_: [SimpleNamespace(settled=4)])
+        monkeypatch.setattr(repair, "missing_of", lambda _: 7)
+        monkeypatch.setattr(repair, "mend", self._mend)
+
+    def _mend(self, *words: Any) -> str:
+        self.mended.append(words[4:7])
+        return "counted"
+
+    def recount(self) -> list[str]:
+        return repair._recount(self.redis, self.keys, Mendable("g", 0, [], True), "")
+
+
+class Counts(SimpleNamespace):
+    """Counts of which so many are not settled."""
+
+    acked = 4
+
+    def __init__(self, unsettled: int) -> None:
+        super().__init__(of=unsettled)
+
+    def unsettled(self) -> int:
+        return int(self.of)
+
+
+def test_counts_that_do_not_stand_still_are_named_and_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    bench = Bench(monkeypatch, "ordered", *range(2 * repair.LOOKS))
+    assert "do not stand still" in bench.recount()[0]
+    assert bench.mended == []
+    bench = Bench(monkeypatch, "ordered", 1, 2, 3, 3, there=2, differ={"parked": -1})
+    assert bench.recount() != []
+    assert bench.mended == [("count", b"0", "parked -1 cancelled 1")]
+
+
+def test_counts_that_are_right_are_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    bench = Bench(monkeypatch, "ordered", 2, there=2, differ={"parked": 0})
+    assert bench.recount() == []
+    assert bench.mended == []
+    bench = Bench(monkeypatch, "ordered", 2, there=2, differ={"parked": 1})
+    assert bench.recount() == []  # no message was missing
+    assert bench.mended == [("count", b"0", "parked 1")]
+
+
+@pytest.mark.parametrize(
+    ("kind", "backlog", "member"),
+    [
+        ("stream", True, "behind 2 cancelled 5"), ("stream", False, "cancelled 7"),
+        ("delay", True, "cancelled 7"),
+    ],
+)  # fmt: skip
+def test_where_no_message_stands_behind_another_counts_are_of_one_moment(
+    monkeypatch: pytest.MonkeyPatch, kind: str, *, backlog: bool, member: str
+) -> None:
+    bench = Bench(monkeypatch, kind, 1, differ={"behind": 2}, backlog=backlog)
+    bench.recount()
+    assert bench.mended == [("count", b"0", member)]
+
+
+def test_each_place_is_mended_once_and_counts_where_they_can_be_told(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    keys: Any = SimpleNamespace(topic=Topic("t", kind="ordered"))
+    asked: list[str] = []
+
+    def mend(*words: Any) -> str:
+        asked.append(words[4])
+        return "place"
+
+    monkeypatch.setattr(repair, "mend", mend)
+    monkeypatch.setattr(repair, "_recount", lambda *_: asked.append("recount") or ["counted"])
+    places = [Fault("here", "x", "g", 0, part) for part in (Part.SUBJECT, Part.SUBJECT, Part.COUNT)]
+    redis: Any = None
+    for faults, countable, expected in (
+        (places, True, ["subject", "subject", "recount"]), (places, False, ["subject"] * 2),
+        (places[:1], True, ["subject", "recount"]), (places[2:], True, ["recount"]),
+        ([Fault("here", "x", "g", 0, Part.DEAD)], True, ["dead"]),
+    ):  # fmt: skip
+        asked.clear()
+        done = repair._mend(redis, keys, Mendable("g", 0, faults, countable), "")
+        assert asked == expected
+        assert len(done) == len({*asked})
+
+
+def test_a_group_that_was_dropped_meanwhile_is_passed_over(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    wrong = [Mendable(group, 0, [], True) for group in ("gone", "g")]
+
+    def mend(_redis: object, _keys: object, one: Mendable, _now: str) -> list[str]:
+        if one.group == "gone":
+            raise UnknownGroup("t", "gone", [])
+        return ["done"]
+
+    monkeypatch.setattr(repair, "verify", lambda *_: [])
+    monkeypatch.setattr(repair, "mendable", lambda _: wrong)
+    monkeypatch.setattr(repair, "_mend", mend)
+    nothing: Any = None
+    assert repair.repair(nothing, nothing, "") == ["done"]
