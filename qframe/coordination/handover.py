@@ -61,7 +61,6 @@ class Handover:
         for slot in list({**self._owned, **self._going}) if slots is None else list(slots):
             self._owned.pop(slot, None)
             self._going.pop(slot, None)
-            self._drained.discard(slot)
 
     @property
     def has_drained(self) -> bool:

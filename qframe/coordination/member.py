@@ -179,7 +179,6 @@ class MembershipService(SteppedService):
                 if isinstance(error, UnknownGroup):
                     self._unknown = error
                     self._on_change()
-                self._was_paused = self._was_paused or self.paused
                 self._steps.rest()
                 self._stopping.wait(self._backoff.bound_ms(failures) / 1000)
                 continue
@@ -260,7 +259,6 @@ class Expiry(Service):
 
     def __init__(self, session_s: float, on_failure: OnFailure) -> None:
         super().__init__("qframe.expiry", on_failure)
-        self._session_s = session_s
         self._often_s = session_s / 20
         self._members: tuple[MembershipService, ...] = ()
         self._changing = threading.Lock()  # consumers, relays and schedules join at the same time
@@ -284,4 +282,4 @@ class Expiry(Service):
 
     def _pause_s(self) -> float:
         left_s = min((each.certain_for_s for each in self._members), default=0.0)
-        return min(left_s, self._session_s) if left_s > 0 else self._often_s
+        return left_s if left_s > 0 else self._often_s

@@ -12,9 +12,8 @@ from qframe.admin.admin import Admin
 from qframe.admin.explain.cause import Explanation
 from qframe.clock import VirtualClock
 from qframe.codec import TAGS_HEADER, batch_mark, new_token
-from qframe.growth import Growth
 from qframe.message import Delivery
-from qframe.options.report import ConsumerReport, HandlerStack
+from qframe.options.report import ConsumerReport
 from qframe.topic import Topic
 
 WORKER = "host-1-abc"
@@ -139,36 +138,6 @@ def test_what_is_said_of_the_message_before_it_names_that_one(bench: Bench, kind
         assert explained(bench, topic, "first").cause.of is None
 
 
-def test_a_message_in_hand_of_a_paused_key_lies_in_its_worker(bench: Bench) -> None:
-    topic = bench.topic("ordered", "g")
-    serve(bench, topic)
-    bench.publish(topic, 1, "k", id="first")
-    bench.publish(topic, 2, "k", id="second")
-    take(bench, topic, run=1)
-    admin(bench).pause(topic, "g", key="k")
-    first, second = explained(bench, topic, "first"), explained(bench, topic, "second")
-    assert (names(first), names(second)) == (
-        ["paused", "running"], ["paused", "behind", "running"],
-    )  # fmt: skip
-    assert first.causes[1].text.endswith("it lies there, unless its handler began before the pause")
-    assert second.causes[1].text.endswith(f"which was handed out to {WORKER}")
-
-
-def test_that_a_handler_has_begun_is_said_only_by_its_worker(bench: Bench) -> None:
-    topic = bench.topic("ordered", "g")
-    for name in ("m", "n"):
-        bench.publish(topic, 1, name, id=name)
-    stacks = (HandlerStack(id="m", lines=("shop.py:5 in bill",)),)
-    serve(bench, topic, stacks=stacks)
-    bench.advance(1)
-    take(bench, topic)
-    assert "handler" not in explained(bench, topic, "m").cause.text  # it was said of an earlier one
-    serve(bench, topic, stacks=stacks)
-    begun = f"; its handler has begun, as {WORKER} said 0 ms ago"
-    assert explained(bench, topic, "m").cause.text.endswith(f"attempt 1{begun}")
-    assert "handler" not in explained(bench, topic, "n").cause.text
-
-
 @pytest.mark.parametrize("kind", ["stream", "priority"])
 def test_a_worker_has_it_since_when_and_at_which_attempt(bench: Bench, kind: str) -> None:
     topic = bench.topic(kind, "g")
@@ -220,63 +189,6 @@ def test_its_group_or_its_key_is_paused_by_whom_since_when(bench: Bench, kind: s
     )  # fmt: skip
     admin(bench).resume(topic)
     assert names(explained(bench, topic, "m")) == ["ready"]
-
-
-def test_no_worker_is_alive_or_none_owns_its_slot(bench: Bench) -> None:
-    topic = bench.topic("ordered", "g", slots=2)
-    bench.publish(topic, 1, "k", id="m")
-    bench.publish(topic, 2, "late", id="late", delay_ms=1000)
-    assert names(explained(bench, topic, "m")) == ["no-worker"]
-    assert names(explained(bench, topic, "late")) == ["not-due", "no-worker"]
-    [other] = {0, 1} - {topic.slot_of(b"k")}
-    serve(bench, topic, [other])
-    one = explained(bench, topic, "m")
-    assert names(one) == ["no-owner"]
-    assert one.cause.facts == {"slot": topic.slot_of(b"k"), "workers": 1}
-    bench.store.leave(topic, "g", WORKER)
-    assert names(explained(bench, topic, "m")) == ["no-worker"]
-
-
-def test_its_slot_is_being_split_and_what_that_waits_for(bench: Bench) -> None:
-    topic = bench.topic("ordered", "g", slots=2)
-    key = next(key for key in "abcdef" if topic.slot_of(key.encode()) == 0)
-    bench.publish(topic, 1, key, id="m")
-    serve(bench, topic)
-    until_ms = bench.store.now_ms(topic) + 5000
-    growth = Growth(closing=True, target=4, until_ms=until_ms)
-    assert bench.store.grow(topic, topic.grown(2, growth))
-    one = explained(bench, topic, "m")
-    assert names(one) == ["growing"]
-    assert one.cause.facts == {"slot": 0, "target": 4, "worker": WORKER}
-    assert one.cause.text.endswith(f"until {WORKER} has handled what it has in hand of it")
-    bench.store.leave(topic, "g", WORKER)
-    one = explained(bench, topic, "m")
-    assert names(one) == ["growing", "no-worker"]
-    assert one.cause.text.endswith("until what is queued in it is copied")
-    bench.store.heartbeat(topic, "g", "other", 60_000)
-    bench.advance(5000)
-    one = explained(bench, topic, "m")
-    assert names(one) == ["growing"]
-    again = f"qframe topics resize {topic.name} --slots 4"
-    assert one.cause.text.endswith(f"until a worker of the topic, or {again}, goes on with that")
-
-
-def test_its_workers_breaker_is_open_and_its_rate_limit_reached(bench: Bench) -> None:
-    topic = bench.topic("stream", "g")
-    serve(bench, topic, failures=4, pause_ms=30_000, rate="10/s", limited=True)
-    reported_ms = bench.store.now_ms()
-    bench.publish(topic, 1, "k", id="m")
-    bench.advance(2000)
-    one = explained(bench, topic, "m")
-    assert names(one) == ["breaker-open", "rate-limited"]
-    assert one.cause.facts == {
-        "worker": WORKER, "reported_ms": reported_ms, "until_ms": reported_ms + 30_000,
-        "failures": 4,
-    }  # fmt: skip
-    assert one.causes[1].facts["rate"] == "10/s"
-    assert "it said so 2 s ago" in one.cause.text
-    bench.advance(30_000)
-    assert "lets one message through" in explained(bench, topic, "m").cause.text
 
 
 @pytest.mark.parametrize("kind", ["stream", "ordered"])

@@ -194,6 +194,8 @@ def test_a_slot_that_is_split_waits_for_its_owner_for_the_copy_or_for_a_worker()
         its = around(topic, roster=roster)
         assert names(record(), its) == ["growing"]
         assert words in text(record(), its)
+        facts = causes_of(record(), its, None, now_ms=NOW_MS)[0].facts
+        assert facts == {"slot": 0, "target": 2, "worker": its.owner_of(0)}
     assert names(record(slot=7), around(topic)) == ["no-owner"]
 
 
@@ -210,16 +212,26 @@ def test_pauses_of_the_group_and_of_the_key_come_first() -> None:
     in_hand = record("doing", key="k", lease_until_ms=NOW_MS + 1)
     keys = around(tuning=Tuning(keys={"k": Hold(key="k")}))
     assert names(in_hand, keys) == ["paused", "running"]
-    assert "it lies there" in causes_of(in_hand, keys, None, now_ms=NOW_MS)[1].text
+    assert causes_of(in_hand, keys, None, now_ms=NOW_MS)[1].text.endswith(
+        "it lies there, unless its handler began before the pause"
+    )
+    begun = around(w1=ConsumerReport(max_attempts=1, stacks=(HandlerStack(id="m", lines=()),)))
+    assert text(in_hand, begun).endswith("attempt 1; its handler has begun, as w1 said 1000 ms ago")
 
 
 def test_what_a_worker_holds_without_being_alive_or_known_is_told() -> None:
     in_hand = record("doing", lease_until_ms=NOW_MS + 1, held_since_ms=NOW_MS - 1)
     nobody = Roster(1, [], {})
+    late = record("waiting", due_ms=NOW_MS + 1)
+    assert names(late, around(roster=nobody)) == ["not-due", "no-worker"]
     assert names(in_hand, around(roster=nobody)) == ["running", "no-worker"]
     assert "to a worker that is gone" in text(in_hand, around(roster=nobody))
     assert names(in_hand, around(roster=None)) == ["running", "coordinator-away"]
     assert "worker that is gone" not in text(in_hand, around(roster=None))
+    one = Roster(1, [Member("a", 0, 0)], {})
+    [cause] = causes_of(record(), around(roster=one), None, now_ms=NOW_MS)
+    assert cause.facts == {"slot": 0, "workers": 1}
+    assert cause.text.endswith("though a worker is alive")
     owned = Roster(1, [Member("a", 0, 0), Member("b", 0, 0)], {})
     assert text(record(), around(roster=owned)).endswith("though 2 workers are alive")
 
@@ -228,6 +240,11 @@ def test_the_breaker_and_the_full_slots_of_its_worker_keep_it() -> None:
     for pause_ms, words in ((1001, "is open until"), (1000, "lets one message through")):
         its = around(w1=ConsumerReport(max_attempts=1, pause_ms=pause_ms, failures=3))
         assert words in text(record(), its)
+        assert causes_of(record(), its, None, now_ms=NOW_MS)[0].facts == {
+            "worker": WORKER, "reported_ms": NOW_MS - 1000, "failures": 3,
+            "until_ms": NOW_MS - 1000 + pause_ms,
+        }  # fmt: skip
+    assert "it said so 1000 ms ago" in text(record(), its)
     limit = around(w1=ConsumerReport(max_attempts=1, rate="1/s"))
     assert names(record(), limit) == ["ready"]
     paused = around(

@@ -85,3 +85,14 @@ def test_what_is_lost_is_gone_from_every_state() -> None:
     handover.drop([1])
     handover.lost()
     assert (handover.assignment, handover.going) == (NOTHING, {})
+
+
+def test_what_was_released_or_lost_is_to_be_released_no_more() -> None:
+    handover = Handover()
+    handover.took({0: "a", 1: "b"})
+    handover.drained([0, 1])
+    assert handover.has_drained
+    handover.lost([1])
+    handover.release()
+    assert not handover.has_drained
+    assert handover.going == {0: "a"}

@@ -288,6 +288,58 @@ def test_who_was_cut_off_between_two_turns_wakes_a_consumer_that_may_have_looked
     assert before[1] == before[0] + 1
 
 
+def test_who_was_doubtful_while_it_looked_wakes_a_consumer_that_may_have_looked_then(
+    bench: Bench,
+) -> None:
+    before: list[int] = []
+
+    def look_slowly() -> None:
+        bench.clock.advance(3000)
+        bench.store.before("heartbeat", lambda: bench.clock.advance(1500))
+        before.append(bench.changes)
+
+    bench.run(look_slowly, lambda: before.append(bench.changes), lambda: None)
+    assert not bench.member.paused
+    assert before[1] == before[0] + 1
+    assert bench.changes == before[1]  # and nobody is woken for nothing
+
+
+def test_who_retires_wants_nothing_though_its_coordinator_has_not_heard_of_it(
+    bench: Bench,
+) -> None:
+    bench.member._turn()
+    bench.session.retire = lambda: None  # type: ignore[method-assign]
+    bench.member.retire()
+    bench.session._rung = True
+    bench.member._turn()
+    assert bench.member.assignment().leaving == set(range(SLOTS))
+
+
+def test_each_call_to_a_coordinator_is_a_step_of_its_own(bench: Bench) -> None:
+    busy_s: dict[str, float] = {}
+
+    def timed(name: str) -> None:
+        call = getattr(bench.session, name)
+
+        def slow(*words: Any) -> Any:
+            busy_s[name] = bench.member.busy_s()
+            found = call(*words)
+            bench.clock.advance(100)
+            return found
+
+        setattr(bench.session, name, slow)
+
+    names = ("retire", "look", "let_go", "claim")
+    for name in names:
+        timed(name)
+    bench.member._turn()
+    bench.member.retire()
+    bench.member.drained(range(SLOTS))
+    bench.member._turn()
+    assert busy_s == dict.fromkeys(names, 0.0)
+    assert bench.owned() == {}
+
+
 def test_who_finds_the_group_gone_wakes_its_consumer_and_tells_it_once(bench: Bench) -> None:
     before: list[int] = []
     told: list[tuple[UnknownGroup | None, int]] = []
@@ -314,6 +366,7 @@ def test_who_finds_the_group_gone_wakes_its_consumer_and_tells_it_once(bench: Be
 def test_the_time_is_watched_when_a_member_may_become_doubtful_and_often_while_it_is() -> None:
     bench = Bench()
     expiry = Expiry(20.0, lambda *_: None)
+    assert expiry._pause_s() == 1.0
     expiry._members = (bench.member,)
     assert expiry._pause_s() == 1.0
     bench.session.steps = [lambda: None]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import threading
 from collections import Counter
 from copy import deepcopy
 from typing import Any
@@ -491,6 +492,7 @@ def test_a_lease_is_as_long_as_three_sessions_and_a_member_is_watched_until_it_l
     eventually(lambda: leases_ms)
     watched: Any = coordinator._expiry
     assert watched._members == (member,)
+    assert "qframe.expiry" in {each.name for each in threading.enumerate()}
     member.leave()
     assert watched._members == ()
     coordinator.close()

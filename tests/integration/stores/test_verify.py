@@ -15,10 +15,13 @@ from servers import RedisServer
 from sqlalchemy import create_engine, text
 from sqlalchemy.engine import Engine
 
+from qframe.drivers.scripts import Refused
 from qframe.drivers.sql import Statement
 from qframe.outcomes import Verdict
 from qframe.stores import faults
 from qframe.stores.base import Store
+from qframe.stores.redis import repair
+from qframe.stores.redis.keys import SlotKeys
 from qframe.stores.redis.store import RedisStore
 from qframe.stores.sql import ranges
 from qframe.stores.sql.schema import PER_TOPIC, cursors
@@ -205,6 +208,11 @@ KEYS: dict[str, tuple[str, str, tuple[Any, ...], str]] = {
     "a second place": ("ordered", "waiting", ("ZADD", 9**15, "k4"),
                        "subject k4: it stands in waiting and doing"),
     "a head": ("ordered", "body", ("HDEL", "k4"), "subject k4: it is in doing but has no head"),
+    "a head before another": ("ordered", "body", ("HDEL", "k5"),
+                              "subject k5: it is in todo but has no head"),
+    "a head before a round": ("delay", "body", ("HDEL", "k3"),
+                              "subject k3: it is in doing but has no head"),
+    "a lease": ("stream", "cursor", ("HSET", "lease", 0), "a window without a receipt or lease"),
     "a state": ("delay", "tries", ("HDEL", "k4"), "subject k4: in doing without a receipt"),
     "one behind": ("ordered", "behind:k5", ("LPOP",), "messages are not settled"),
     "a next round": ("delay", "next", ("HSET", "k6", b"x" * 40),
@@ -249,6 +257,54 @@ def test_a_corruption_of_keys_is_found_and_mended_or_left_with_its_reason(
     key = f"qf:{{{redis.namespace}:{topic.name}:0}}:g:g:{name}".encode()
     redis._redis.ask(key, *words)
     is_found_and_mended(redis, topic, said, KEYS_LEFT.get(what))
+
+
+def dumped(store: RedisStore, topic: Topic) -> dict[bytes, bytes]:
+    """All that a slot has."""
+    redis = store._redis
+    prefix = f"qf:{{{store.namespace}:{topic.name}:0}}:".encode()
+    keys = redis.ask(prefix + b"*", "KEYS")
+    return {key: redis.ask(key, "DUMP") for key in keys}
+
+
+@pytest.mark.promise(10)
+@pytest.mark.parametrize("kind", ["stream", "ordered", "delay", "priority"])
+def test_who_mends_a_place_that_is_right_changes_nothing(redis: RedisStore, kind: str) -> None:
+    """As when a worker, or another repair, was there between a look and its script."""
+    topic = staged(redis, kind)
+    keys = SlotKeys(redis.namespace, topic)
+
+    def mend(part: str, what: str | int = "", member: bytes | str = b"") -> str:
+        return repair.mend(redis._redis, keys, "g", 0, part, what, member, "")
+
+    before = dumped(redis, topic)
+    found = [mend("window"), mend("dead", 1), mend("dead", 9), mend("count", "7", "acked 1")]
+    for number in range(9):
+        name = f"k{number}" if topic.has_subjects else f"{number}"
+        own = redis._redis.ask(keys.key(0, "body", "g"), "HGET", name) or b"\0" * 16
+        members = (b"", own[:16] + name.encode(), b"\0" * 16 + b"other")
+        found += [mend("subject", name, member) for member in members]
+    for name in ("named", "keyed"):
+        leads = redis._redis.ask(keys.key(0, name, "g"), "ZRANGE", 0, -1)
+        found += [mend("dead", 1, lead) for lead in leads]
+    assert set(found) == {""}
+    assert dumped(redis, topic) == before
+
+
+@pytest.mark.promise(10)
+def test_what_a_repair_mends_rings_and_a_slot_that_is_closed_is_left(redis: RedisStore) -> None:
+    topic = staged(redis, "ordered")
+    keys = SlotKeys(redis.namespace, topic)
+    asleep = keys.key(0, "asleep")
+    redis._redis.ask(asleep, "SET", 1)
+    for rings in (True, False):  # the second time its count was mended already
+        done = repair.mend(redis._redis, keys, "g", 0, "count", "0", "acked -1 cancelled 1", "")
+        assert bool(done) is rings
+        assert bool(redis._redis.ask(asleep, "EXISTS")) is not rings
+        redis._redis.ask(asleep, "SET", 1)
+    redis._redis.ask(keys.key(0, "closed"), "SET", 1)
+    with pytest.raises(Refused):
+        repair.mend(redis._redis, keys, "g", 0, "window", "", "", "")
 
 
 def damaged(store: Store, topic: Topic) -> None:
