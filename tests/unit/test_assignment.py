@@ -86,6 +86,12 @@ def test_the_odd_slots_of_many_topics_are_not_all_one_members() -> None:
     assert min(owners.values()) > 50
 
 
+def test_who_has_too_many_gives_up_its_last_slots() -> None:
+    assert assign(range(4), ["a", "b"], dict.fromkeys(range(4), "a")) == {
+        0: "a", 1: "a", 2: "b", 3: "b",
+    }  # fmt: skip
+
+
 def test_without_members_nobody_owns_anything() -> None:
     assert assign(range(4), [], {0: "a"}) == {}
 

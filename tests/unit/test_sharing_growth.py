@@ -9,11 +9,13 @@ from growth import grows
 from late import Late, loses
 
 from qframe.clock import VirtualClock
+from qframe.coordination.known_topic import KnownTopic
 from qframe.coordination.lease import LeaseSession
 from qframe.coordination.member import MembershipService
 from qframe.coordination.zookeeper import _latest
 from qframe.errors import StoreUnavailable
 from qframe.events import Events
+from qframe.growth import Growth
 from qframe.stores.model.store import ModelStore
 from qframe.topic import Topic
 
@@ -241,3 +243,14 @@ def test_a_member_whose_topic_has_grown_since_its_look_does_not_wait(bench: Benc
     mine.share(bench.grow())
     session.wait()
     assert len(waited) == 1
+
+
+def test_a_read_that_knows_no_more_takes_nothing_back() -> None:
+    first = Topic("t", slots=SLOTS)
+    grown = first.grown(SLOTS, Growth(split=1, target=2 * SLOTS))
+    found: list[Topic | None] = [None, Topic("t", slots=SLOTS), grown, first]
+    known = KnownTopic(first, lambda: found.pop(0))
+    assert known.ask() is known.ask() is first
+    assert known.ask() is known.ask() is grown
+    assert known.replace(first)
+    assert known.now is first

@@ -237,6 +237,9 @@ def test_what_a_store_refuses_raises_the_base_of_what_is_still_its_own_alone(pla
     other.latest = 100  # it has not read that plan
     other.session.refused([0])
     assert mine.plan.base == before
+    place(3)
+    mine.settle()
+    assert (len(mine.plan.members), mine.plan.base) == (3, before)
 
 
 def test_slots_are_let_go_once_and_only_while_the_member_is_there(place: Make) -> None:
@@ -522,3 +525,15 @@ def test_a_coordinator_watches_its_members_and_tells_them_of_the_connection(
     coordinator.close()
     assert driver.is_closed
     assert coordinator._expiry.stopping
+
+
+def test_a_plan_moves_what_it_must_and_is_for_the_slots_of_one_topic(place: Make) -> None:
+    mine, other = place(1), place(2)
+    before = {place: place.settle() for place in (mine, other)}
+    place(3)
+    for each in (mine, other):
+        assert each.settle() <= before[each]
+    topic = Topic("t", slots=SLOTS)
+    assert AssignmentPlan(["a"], [0] * SLOTS).shares(topic)
+    assert not AssignmentPlan(["a"], [0] * SLOTS, step=1).shares(topic)
+    assert not AssignmentPlan(["a"], [0] * (SLOTS - 1)).shares(topic)
