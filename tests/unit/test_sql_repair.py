@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 
+from qframe.errors import UnknownGroup
+from qframe.stores.faults import Fault, Mendable, Part
 from qframe.stores.records import Stats
 from qframe.stores.sql import arrivals as arrive
 from qframe.stores.sql import heads, ranges, repair
@@ -207,3 +209,54 @@ def test_counts_follow_the_rows_and_nothing_more_is_called_settled(
     assert repair._recount(transaction, ref, 7, "g", 2, NOW_MS) == missing
     expected = [(arrive.COUNT, counted)] if counted else []
     assert transaction.written == [*expected, *([(repair._BASE, less)] if less else [])]
+
+
+def test_what_was_mended_rings_and_counts_follow_where_they_can_be_told(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    done: list[str] = []
+    monkeypatch.setattr(repair, "lock_slots", lambda *_: {2: 9})
+    monkeypatch.setattr(repair, "lock_group_cursors", lambda *_: {2: cursor(3, 5, [])})
+    monkeypatch.setattr(repair, "known_group", lambda *_: 7)
+    monkeypatch.setattr(repair, "notify_messages", lambda *_: done.append("rings"))
+
+    def mend(
+        *parts: Part, window: bool = False, subject: str | None = None, missing: int = 0,
+        is_countable: bool = True,
+    ) -> list[str]:  # fmt: skip
+        done.clear()
+        monkeypatch.setattr(repair, "_mend_window", lambda *_: window)
+        monkeypatch.setattr(repair, "_mend_subject", lambda *_: subject)
+        monkeypatch.setattr(repair, "_recount", lambda *_: missing)
+        transaction: Any = Transaction()
+        transaction.now_ms = lambda: NOW_MS
+        ref: Any = Ref(Topic("t", slots=4))
+        faults = [Fault("x", "y", "g", 2, part, "k") for part in parts]
+        told = repair._mend(transaction, ref, Mendable("g", 2, faults, is_countable))
+        assert bool(told) is (done == ["rings"])
+        assert bool(transaction.written) is (window and Part.WINDOW in parts)
+        return told
+
+    assert mend(Part.WINDOW) == mend(Part.SUBJECT) == mend(Part.COUNT, window=True) == []
+    assert len(mend(Part.WINDOW, window=True)) == 1
+    assert mend(Part.SUBJECT, Part.SUBJECT, subject="right") == ["t/g slot 2 subject k: right"]
+    assert len(mend(Part.WINDOW, Part.SUBJECT, window=True, subject="right", missing=1)) == 3
+    assert len(mend(Part.COUNT, missing=-1)) == 1
+    assert mend(Part.COUNT, missing=-1, is_countable=False) == []
+
+
+def test_a_group_that_was_dropped_meanwhile_is_passed_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    wrong = [Mendable(group, 0, [], True) for group in ("gone", "g")]
+    monkeypatch.setattr(repair, "mendable", lambda _: wrong)
+
+    class Role(repair.SqlRepairing):
+        def __init__(self) -> None: ...
+
+        def _read(self, *_: Any) -> Any: ...
+
+        def _write(self, _topic: Any, _act: Any, one: Mendable) -> Any:
+            if one.group == "gone":
+                raise UnknownGroup("t", "gone", [])
+            return ["done"]
+
+    assert Role().repair(Topic("t")) == ["done"]
