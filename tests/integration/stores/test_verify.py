@@ -17,10 +17,12 @@ from sqlalchemy.engine import Engine
 
 from qframe.drivers.scripts import Refused
 from qframe.drivers.sql import Statement
+from qframe.errors import UnknownGroup
 from qframe.outcomes import Verdict
 from qframe.stores import faults
 from qframe.stores.base import Store
 from qframe.stores.redis import repair
+from qframe.stores.redis.counts import counts_of
 from qframe.stores.redis.keys import SlotKeys
 from qframe.stores.redis.store import RedisStore
 from qframe.stores.sql import ranges
@@ -302,9 +304,43 @@ def test_what_a_repair_mends_rings_and_a_slot_that_is_closed_is_left(redis: Redi
         assert bool(done) is rings
         assert bool(redis._redis.ask(asleep, "EXISTS")) is not rings
         redis._redis.ask(asleep, "SET", 1)
+    with pytest.raises(UnknownGroup):
+        repair.mend(redis._redis, keys, "gone", 0, "window", "", "", "")
     redis._redis.ask(keys.key(0, "closed"), "SET", 1)
     with pytest.raises(Refused):
         repair.mend(redis._redis, keys, "g", 0, "window", "", "", "")
+
+
+@pytest.mark.promise(10)
+@pytest.mark.parametrize(
+    ("kind", "count"), [("ordered", "parked"), ("ordered", "running"), ("stream", "behind")]
+)
+def test_what_is_there_is_what_the_counts_say(redis: RedisStore, kind: str, count: str) -> None:
+    topic = staged(redis, kind)
+    if kind == "ordered":
+        redis.publish(topic, [entry(topic, 30, "gap", sequence=2)])
+    keys = SlotKeys(redis.namespace, topic)
+
+    def differences() -> dict[str, int]:
+        counts = counts_of(redis._redis, keys, "g", 0)
+        there, differ = repair._there(redis._redis, keys, "g", 0, counts)
+        if kind == "ordered":
+            assert there == counts.unsettled()
+        return {name: by for name, by in differ.items() if by}
+
+    assert differences() == {}
+    redis._redis.ask(keys.key(0, "cursor", "g"), "HINCRBY", count, 1)
+    assert differences() == {count: -1}
+
+
+def test_a_window_whose_lease_is_gone_keeps_its_receipt(redis: RedisStore) -> None:
+    topic = staged(redis, "stream")
+    keys = SlotKeys(redis.namespace, topic)
+    place = keys.key(0, "cursor", "g")
+    for receipt, kept in ((b"r", b"r"), (b"", b"repaired")):
+        redis._redis.ask(place, "HSET", "receipt", receipt, "lease", 0)
+        assert repair.mend(redis._redis, keys, "g", 0, "window", "", "", "") == "lease"
+        assert redis._redis.ask(place, "HMGET", "receipt", "lease") == [kept, b"1"]
 
 
 def damaged(store: Store, topic: Topic) -> None:
