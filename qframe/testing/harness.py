@@ -11,7 +11,7 @@ from typing import Any, Final, Self, Unpack
 from qframe.app.qframe import QFrame
 from qframe.app.registry import REGISTRY
 from qframe.clock import SYSTEM_CLOCK
-from qframe.errors import BadOption, NeverIdle, UnknownTopic
+from qframe.errors import BadOption, NeverIdle, UnknownGroup, UnknownTopic
 from qframe.outcomes import Outcome, Published
 from qframe.producing.outgoing import MessageOptions
 from qframe.retry import checked_moment
@@ -248,9 +248,12 @@ class Harness:
         return list(self._journal.handings)
 
     def deliveries_of(self, topic: Topic | str, group: str) -> list[Handing]:
-        """The deliveries of one topic and group."""
+        """The deliveries of one topic and group, which there must be."""
         name = _name(topic)
-        return [each for each in self.deliveries if (each.topic, each.group) == (name, group)]
+        found = [each for each in self.deliveries if (each.topic, each.group) == (name, group)]
+        if not found and group not in (known := self._store.groups(self._found(topic))):
+            raise UnknownGroup(name, group, known)
+        return found
 
     def published(self, topic: Topic | str) -> list[Publication]:
         """Everything that was published into a topic, in order; duplicates too."""

@@ -11,7 +11,7 @@ import pytest
 from pydantic import BaseModel
 
 from qframe import Batch, Message, NeedRetry, QFrame, Reject, Topic
-from qframe.errors import BadOption
+from qframe.errors import BadOption, UnknownGroup, UnknownTopic
 from qframe.testing import Harness, Tally
 
 ORDERS = Topic("orders", slots=2)
@@ -56,6 +56,20 @@ def test_not_all_is_done_if_something_was_published_that_nobody_consumes(app: QF
         ):
             harness.assert_all_done()
         harness.assert_all_done(elsewhere=[BILLS])
+
+
+def test_nothing_is_handled_by_a_group_that_is_misspelt(app: QFrame) -> None:
+    @app.consumer(ORDERS, group="billing")
+    def handle(body: int) -> None: ...
+
+    with Harness(app) as harness:
+        assert harness.deliveries_of(ORDERS, "billing") == []
+        harness.assert_handled(ORDERS, "billing")
+        for look in (harness.deliveries_of, harness.assert_handled):
+            with pytest.raises(UnknownGroup, match="name one of these: billing"):
+                look(ORDERS, "biling")
+            with pytest.raises(UnknownTopic, match="'oders'"):
+                look("oders", "billing")
 
 
 def test_in_an_async_test_an_async_handler_runs_in_the_tests_loop(app: QFrame) -> None:
