@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from contextlib import suppress
 from typing import Annotated, Final
 
@@ -76,9 +77,12 @@ def console(
             served, log_level="warning", access_log=False, proxy_headers=False,
             server_header=False, lifespan="off", http=TimedConnection,
         )  # fmt: skip
+        # Uvicorn raises the signal that has ended it once more: what it meets then ends the block.
+        before = signal.signal(signal.SIGTERM, signal.default_int_handler)
         try:
             with bound_socket(address.bound, address.port) as bound, suppress(KeyboardInterrupt):
                 say_aside(f"the console is at {address.url()}{prefix}/")
                 uvicorn.Server(config).run(sockets=[bound])
         finally:
+            signal.signal(signal.SIGTERM, before)
             stop()

@@ -39,7 +39,10 @@ def page(url: str, **headers: str) -> str:
         return ""
 
 
-def test_it_serves_the_store_with_a_badge_until_it_is_told_to_stop(program: Program) -> None:
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_it_serves_the_store_with_a_badge_until_it_is_told_to_stop(
+    program: Program, number: signal.Signals
+) -> None:
     url = f"http://127.0.0.1:{free_port()}"
     command = [sys.executable, "-m", "qframe", "console", "--port", url[7:], "--prefix", "/ops"]
     variables = program.environment(QFRAME_CONSOLE_TOKEN=TOKEN)
@@ -51,8 +54,8 @@ def test_it_serves_the_store_with_a_badge_until_it_is_told_to_stop(program: Prog
         assert "/ops/topics/orders" in shown
         assert '<span class="badge environment is-production">production</span>' in shown
         assert f"the console is at {url}/ops/" in running.lines
-        running.signal(signal.SIGTERM)
-        running.code()
+        running.signal(number)
+        assert running.code() == 0
 
 
 @pytest.mark.parametrize("port", ["0.0.0.0:8370", ":8370", "[::]:8370", "203.0.113.9:8370"])
