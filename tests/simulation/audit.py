@@ -106,8 +106,9 @@ class Audit:
         if self._world.schedules is not None:
             self._world.schedules.check()
             late = self._world.schedules.late()
-        if self._world.decisions is not None and self._world.decisions.open:
-            late.append(f"{self._world.decisions.open} operators")
+        for part in (self._world.decisions, self._world.timers):
+            if part is not None and part.open:
+                late.append(f"{part.open} operators")
         if not (self._left() or unrelayed or grows or late) and self._are_shared():
             self._world.log("end", "all is done")
             self._check_all_there()
@@ -136,6 +137,8 @@ class Audit:
             group: {record.id for record in self._server.dead(self._world.grown, group)}
             for group in self._ledger.groups
         }
+        if self._world.timers is not None:
+            self._world.timers.check()
         if astray := self._ledger.astray(lambda group, name: name in dead[group]):
             raise Broken(f"these are neither handled nor dead: {astray}")
 

@@ -43,6 +43,8 @@ class SimulatedFailover:
         self._world.ledger.copied()
         if self._world.schedules is not None:
             self._world.schedules.copied()
+        if self._world.timers is not None:
+            self._world.timers.copied()
 
     def _fail_over(self) -> None:
         if not self._states:
@@ -59,6 +61,8 @@ class SimulatedFailover:
             self._world.outbox.forgotten(forgotten)
         if self._world.schedules is not None:
             self._world.schedules.failed_over()
+        if self._world.timers is not None:
+            self._world.timers.failed_over()
         self._scheduler.at(self._scheduler.now + SEEN_S, self._tune_again)
         for bell in server.rung:
             bell.cut()

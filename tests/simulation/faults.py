@@ -70,8 +70,8 @@ class Faults:
             return found
         growth = self._world.growth
         schedules = self._world.schedules
-        decisions = self._world.decisions
-        operators = [each.connection for each in (schedules, decisions) if each is not None]
+        parts = schedules, self._world.decisions, self._world.timers
+        operators = [each.connection for each in parts if each is not None]
         movers = growth.connections if growth is not None else ()
         return [*found, self._world.users, *movers, *operators]
 

@@ -102,6 +102,7 @@ class Ledger:
         self.forgotten: set[tuple[str, str]] = set()
         self.in_doubt: set[tuple[str, int]] = set()
         self.on_stored: Callable[[str], None] = lambda _: None
+        self.on_handed_out: Callable[[str, Any], None] = lambda *_: None
         self._is_odd = plan.kind not in ("stream", "ordered") or plan.has(
             "store goes back", "store stands still"
         )
@@ -137,6 +138,7 @@ class Ledger:
     def handed_out(self, group: str, deliveries: Any) -> None:
         for one in deliveries:
             self.ids[group, one.slot, one.seq] = one.id
+        self.on_handed_out(group, deliveries)
 
     def left(self, group: str, slots: Iterable[int]) -> None:
         """A worker has ended, and could not revoke what it may have been handed out there."""
@@ -383,7 +385,8 @@ class Ledger:
             is_late = consumer.slots.certain_until_s <= worker.process.monotonic_s()
             if is_late or call.message.delivery not in consumer.in_flight:
                 self._broken(f"{call} is handled, though it may be another worker's")
-        is_known = self.is_over or name in self.cut_short
+        lane = call.group, call.message.key or call.message.id
+        is_known = self.is_over or name in self.cut_short or lane in self.forgotten
         if self.plan.keeps_order:  # a dead letter may come into the midst of what is handed out
             is_known |= any(self.key_of.get(each) == call.message.key for _, each in self.retried)
         if self.plan.is_gentle and name in self.succeeded and not is_known:

@@ -171,7 +171,7 @@ class RowStatements:
                 row._replace(now=now_ms, sent_at=None) if number in connection.unmarked
                 else row._replace(now=now_ms)
                 for number, row in sorted(connection.database.rows.items())
-                if row.line % SLOTS in slots and number not in connection.gone
+                if row.line % SLOTS in slots and connection.gone.get(number) != row.id
                 and not _is_paused(row, paused)
             ]  # fmt: skip
             return found[:limit]

@@ -38,6 +38,9 @@ DECIDED: Final = 0.1
 """The share of plans with many dead letters, which operators retry and drop."""
 DYING: Final = 0.4
 """The share of their messages that are given up when they are handled first."""
+TIMED: Final = 0.1
+"""The share of plans with timers that are changed, where subjects are queued."""
+TIMERS: Final = 12
 FAILING_OVER: Final = 0.2
 """The share of harsh plans in which the store fails over, where messages may come again.
 
@@ -159,6 +162,22 @@ class Decision(msgspec.Struct, frozen=True):
     share: float
 
 
+class TimerAct(msgspec.Struct, frozen=True):
+    """A change of a timer, so long after the one before: "moved", "cancelled" or "replaced"."""
+
+    what: str
+    after_s: float
+    delay_s: float
+
+
+class TimerPlan(msgspec.Struct, frozen=True):
+    """A timer: when it is set, for when, and what becomes of it."""
+
+    at_s: float
+    delay_s: float
+    changes: tuple[TimerAct, ...]
+
+
 class Plan(msgspec.Struct, frozen=True):
     """A whole run.
 
@@ -187,6 +206,7 @@ class Plan(msgspec.Struct, frozen=True):
     growth: GrowthPlan | None = None
     schedules: SchedulesPlan | None = None
     decisions: tuple[Decision, ...] = ()
+    timers: tuple[TimerPlan, ...] = ()
     failover: FailoverPlan | None = None
     stands: bool = False
 
@@ -261,6 +281,10 @@ def drawn(seed: int | str) -> Plan:
             plan, messages=tuple(_dying(draw, each) for each in plan.messages),
             decisions=_decisions(draw, plan),
         )  # fmt: skip
+    draw = Random(f"{seed}/timers")
+    if draw.random() < TIMED and plan.kind != "stream":
+        timers = tuple(_timer(draw, plan.kind) for _ in range(TIMERS))
+        plan = structs.replace(plan, timers=timers)
     draw = Random(f"{seed}/late replies")
     if draw.random() < STANDING:
         plan = structs.replace(plan, stands=True)
@@ -318,6 +342,17 @@ def _decisions(draw: Random, plan: Plan) -> tuple[Decision, ...]:
         at_s = draw.uniform(0.2, SPAN_S + 1)
         found.append(Decision(what, which, draw.randrange(plan.groups), at_s, draw.random()))
     return tuple(found)
+
+
+def _timer(draw: Random, kind: str) -> TimerPlan:
+    names = ["moved", "moved", "cancelled", *(["replaced"] if kind == "delay" else [])]
+    first_s, changes = draw.uniform(0.05, 4), []
+    delay_s = first_s
+    for _ in range(draw.randrange(5)):
+        after_s = draw.uniform(0, 1.2 * delay_s) if draw.random() < 0.7 else delay_s
+        delay_s = draw.uniform(0, 3)
+        changes.append(TimerAct(draw.choice(names), after_s, delay_s))
+    return TimerPlan(draw.uniform(0, SPAN_S), first_s, tuple(changes))
 
 
 def _outbox(draw: Random, plan: Plan) -> OutboxPlan:

@@ -8,13 +8,14 @@ from functools import partial
 from random import Random
 from typing import Any
 
-from qframe.errors import AnswerLost, StoreUnavailable, UnknownGroup
-from qframe.outcomes import Settled
+from qframe.errors import AnswerLost, SlotsAway, StoreUnavailable, UnknownGroup
+from qframe.outcomes import Moved, Settled
 from qframe.schedules.records import TOPIC as SCHEDULES
 from qframe.stores.model import inspect
 from qframe.stores.model.store import ModelStore
 from qframe.stores.records import ALL_DEAD, ChosenDead
 from qframe.stores.redis.pull import LOOK_AGAIN_MS
+from qframe.stores.timer_change import TimerChange
 from qframe.stores.types import (
     LateReply,
     LeaseRef,
@@ -62,6 +63,8 @@ class SimulatedServer(ModelStore):
         self.rung: list[SimulatedBell] = []
         self.roster_rung: list[SimulatedBell] = []
         self.on_ticks: Callable[..., None] = lambda *_: None
+        self.on_published: Callable[..., None] = lambda *_: None
+        self.on_timers: Callable[..., None] = lambda *_: None
         self._group_at: dict[str, str] | None = {} if stands else None
 
     def publish(self, topic: Topic, entries: Any) -> Any:
@@ -78,6 +81,17 @@ class SimulatedServer(ModelStore):
             self.ledger.stored(list(stored), list(stored.values()), self.now_ms())
             raise
         self.ledger.stored(entries, outcomes, self.now_ms())
+        self.on_published(entries, outcomes, self.now_ms())
+        return outcomes
+
+    def change_timers(
+        self, topic: Topic, changes: Sequence[TimerChange], *, by: str | None = None
+    ) -> list[Moved]:
+        before = [
+            [(one.group, one.id) for one in self.timer(topic, change.subject)] for change in changes
+        ]
+        outcomes = super().change_timers(topic, changes, by=by)
+        self.on_timers(changes, before, outcomes)
         return outcomes
 
     def _group(self, topic: Topic, group: str, slots: Iterable[int] = ()) -> Any:

@@ -27,6 +27,7 @@ from simulation.scheduler import Process, Scheduler
 from simulation.scheduling import SimulatedSchedules
 from simulation.store import HALF_OPEN_S, Connection, SimulatedServer
 from simulation.threads import begin
+from simulation.timing import SimulatedTimers
 from simulation.worker import OnFailure, SimulatedWorker, options_of
 
 RESTART_S = 0.4
@@ -71,6 +72,7 @@ class World:
         self.growth = SimulatedGrowth(self) if plan.growth is not None else None
         self.schedules = SimulatedSchedules(self) if plan.schedules is not None else None
         self.decisions = SimulatedDecisions(self) if plan.decisions else None
+        self.timers = SimulatedTimers(self) if plan.timers else None
         self.failovers = 0
         if self.schedules is not None:
             self.server.on_ticks = self.schedules.stored
@@ -137,6 +139,8 @@ class World:
             self.schedules.begin()
         if self.decisions is not None:
             self.decisions.begin()
+        if self.timers is not None:
+            self.timers.begin()
         if plan.failover is not None:
             SimulatedFailover(self).begin()
         faults = Faults(self)
