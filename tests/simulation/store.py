@@ -8,7 +8,7 @@ from functools import partial
 from random import Random
 from typing import Any
 
-from qframe.errors import AnswerLost, SlotsAway, StoreUnavailable, UnknownGroup
+from qframe.errors import AnswerLost, StoreUnavailable, UnknownGroup
 from qframe.outcomes import Moved, Settled
 from qframe.schedules.records import TOPIC as SCHEDULES
 from qframe.stores.model import inspect
