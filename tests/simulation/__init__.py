@@ -41,10 +41,12 @@ those who publish, and operators. Nothing runs at the same time, and no time pas
   comes once, in order and on time, but for those that its rules leave out, each of which is
   counted; `deciding`, many dead letters, which operators retry and drop: by their ids, by cause, or
   all. A dead letter that is retried begins with its first attempt, on `ordered` behind what its key
-  has waiting; `failing_over`, a store that is replaced by one that is up to three seconds behind,
-  and has forgotten messages, settlements, slots, epochs, and what operators did. Only what was
-  published within that time may be missing, keys keep their order, and until old leases have passed
-  alone two workers may have one. The database of an outbox fails over as well.
+  has waiting; `timing`, timers that are moved, replaced and cancelled while they fall due. What is
+  cancelled never comes after that, and what is moved not before its new time; `failing_over`, a
+  store that is replaced by one that is up to three seconds behind, and has forgotten messages,
+  settlements, slots, epochs, and what operators did. Only what was published within that time may
+  be missing, keys keep their order, and until old leases have passed alone two workers may have
+  one. The database of an outbox fails over as well.
 * **Pulls stand** in half of the plans (`bell`), as on Redis: a message that comes alone into a slot
   that a pull has left quiet is handed out at once, and the reply goes to the worker's bell. It
   comes late, to a worker that is frozen, or that was killed and not missed yet; or it is lost with
