@@ -153,6 +153,7 @@ def test_a_time_that_has_come_is_waited_for_no_more() -> None:
     its = around(w1=ConsumerReport(max_attempts=5))
     assert names(record("waiting", due_ms=NOW_MS), its) == ["ready"]
     assert names(record("waiting", due_ms=NOW_MS + 1), its) == ["not-due"]
+    assert names(record(due_ms=NOW_MS + 1), its) == ["ready"]  # the store knew before this clock
     assert text(record(attempts=2), its) == (
         "it is due again after 2 attempts, and w1 takes it when its turn comes"
     )

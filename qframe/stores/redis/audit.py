@@ -358,6 +358,8 @@ def _faults_of(
     longest = 1 + (behind if is_ordered else 0)
     if bool(state.given) != bool(state.receipt) or state.given > longest:
         yield f"a run of {state.given}", None
+    if state.receipt and not state.tries:
+        yield "in doing without an attempt", None
     if not is_ordered and behind and not state.receipt:
         yield "a next round behind a free head", faults.NEXT_ROUND
 

@@ -23,6 +23,7 @@ from qframe.stores import faults
 from qframe.stores.base import Store
 from qframe.stores.redis import repair
 from qframe.stores.redis.counts import counts_of
+from qframe.stores.redis.envelopes import STATE
 from qframe.stores.redis.keys import SlotKeys
 from qframe.stores.redis.store import RedisStore
 from qframe.stores.sql import ranges
@@ -215,6 +216,16 @@ KEYS: dict[str, tuple[str, str, tuple[Any, ...], str]] = {
     "a head before a round": ("delay", "body", ("HDEL", "k3"),
                               "subject k3: it is in doing but has no head"),
     "a lease": ("stream", "cursor", ("HSET", "lease", 0), "a window without a receipt or lease"),
+    "a run": ("ordered", "tries", ("HSET", "k3", STATE.pack(0, 1, 0, 9, 1) + b"r"),
+              "subject k3: a run of 9"),
+    "an attempt": ("delay", "tries", ("HSET", "k4", STATE.pack(0, 0, 0, 1, 1) + b"r"),
+                   "subject k4: in doing without an attempt"),
+    "a free run": ("ordered", "tries", ("HSET", "k6", STATE.pack(0, 1, 0, 3, 0)),
+                   "subject k6: a run of 3"),
+    "a third place": ("priority", "waiting", ("ZADD", 9**15, "k6"),
+                      "subject k6: it stands in waiting and todo"),
+    "a cut state": ("ordered", "tries", ("HSET", "k3", b"x"),
+                    "subject k3: in doing without a receipt"),
     "a state": ("delay", "tries", ("HDEL", "k4"), "subject k4: in doing without a receipt"),
     "one behind": ("ordered", "behind:k5", ("LPOP",), "messages are not settled"),
     "a next round": ("delay", "next", ("HSET", "k6", b"x" * 40),
