@@ -289,7 +289,12 @@ class QFrame(PublishMethods):
 
         Args:
             tracing: makes the spans, for this app or several: of `qframe.telemetry.tracing`.
+
+        Raises:
+            BadOption: if it makes none.
         """
+        if isinstance(tracing, type) or not hasattr(tracing, "around_store"):
+            raise BadOption("tracing", tracing, "it makes no spans", "give an object: Tracing()")
         self.parts.trace(tracing)
 
     def measure(self, meters: Meters | None = None) -> Meters:

@@ -35,6 +35,7 @@ from qframe import (
 )
 from qframe.app.instrumentor import QFrameInstrumentor
 from qframe.app.registry import REGISTRY
+from qframe.errors import BadOption
 from qframe.telemetry.tracing import Tracing
 from qframe.testing import Harness
 from qframe.web.gateway import Gateway
@@ -482,3 +483,11 @@ def test_apps_are_traced_that_are_made_before_and_after_it_is_loaded(
             instrumentor.uninstrument()
             REGISTRY.forget(before)
     assert len(recorded.spans("publish orders")) == 2
+
+
+@pytest.mark.parametrize("wrong", [Tracing, None, trace])
+def test_what_makes_no_spans_is_refused_and_the_app_goes_on(wrong: Any) -> None:
+    with QFrame("model://") as app:
+        with pytest.raises(BadOption, match=r"it makes no spans; give an object: Tracing\(\)"):
+            app.trace(wrong)
+        assert app.publish(TOPIC, 1).outcome == "stored"
