@@ -9,10 +9,11 @@ from urllib.parse import urlsplit
 
 import typer
 
-from qframe.cli.commands import BadCommand
+from qframe.cli.commands import BadCommand, check_beside
 from qframe.cli.metrics import MetricsPort, counted
 from qframe.cli.output import say, say_aside, say_error
 from qframe.cli.target import Target, coordinated
+from qframe.cli.times import duration_of
 from qframe.cli.web import require, web_address
 from qframe.errors import BadOption, QFrameError
 from qframe.telemetry.logs import log_events
@@ -54,11 +55,13 @@ def gateway(
     metrics_port: MetricsPort = None,
     sqs: Annotated[bool, typer.Option("--sqs", help="Serve clients of SQS too.")] = False,
     sqs_region: Annotated[
-        str, typer.Option(metavar="NAME", help="The region in the ARNs of queues.")
-    ] = "us-east-1",
+        str | None,
+        typer.Option(metavar="NAME", help="The region in the ARNs of queues: us-east-1."),
+    ] = None,
     sqs_account: Annotated[
-        str, typer.Option(metavar="DIGITS", help="The account in the ARNs of queues.")
-    ] = "000000000000",
+        str | None,
+        typer.Option(metavar="DIGITS", help="The account in the ARNs of queues: 000000000000."),
+    ] = None,
     new_token: Annotated[
         bool, typer.Option("--new-token", help="Print a new token and its hash, and end.")
     ] = False,
@@ -87,6 +90,9 @@ def gateway(
         raise BadCommand(
             "--tls-cert", str(tls_cert or ""), "it goes with --tls-key", "give both, or none"
         )
+    if not sqs:
+        places = {"--sqs-region": sqs_region, "--sqs-account": sqs_account}
+        check_beside("gateway", "no --sqs", places, "add --sqs")
     if address:
         _check_address(address)
     secret = os.environ.get(SECRET_VARIABLE) or None
@@ -109,12 +115,13 @@ def gateway(
         callers = Callers(tokens, clock=SYSTEM_CLOCK, events=app.events)
         served = Gateway(
             app, address=address or ("" if where.is_everywhere else here), secret=secret,
-            groups=callers.groups, idle_s=duration_ms(idle, "--idle") / 1000,
+            groups=callers.groups, idle_s=duration_ms(duration_of(idle), "--idle") / 1000,
         )  # fmt: skip
         forwarder = Forwarder(served.receipts)
         front = None
         if sqs:
-            place = Place(region=sqs_region, account=sqs_account)
+            given = {"region": sqs_region, "account": sqs_account}
+            place = Place(**{name: value for name, value in given.items() if value is not None})
             front = SqsFront(served, callers, forwarder, place=place, most_bytes=max_request)
         routes = GatewayRoutes(
             served, callers, forwarder, most_bytes=max_request,
@@ -133,7 +140,7 @@ def gateway(
             with counted([app], port=metrics_port, folder=None, number=0):
                 serve(
                     routes.starlette(), served, host=where.bound, port=where.port,
-                    grace_s=duration_ms(grace, "--grace") / 1000,
+                    grace_s=duration_ms(duration_of(grace), "--grace") / 1000,
                     cert=None if tls_cert is None else str(tls_cert),
                     key=None if tls_key is None else str(tls_key), on_ready=say_where,
                 )  # fmt: skip

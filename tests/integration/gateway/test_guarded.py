@@ -135,6 +135,16 @@ def test_connections_that_never_finish_a_request_stop_nobody_and_are_closed(
             1,
         ),
         (["--port", "{taken}"], "--port '127.0.0.1:{taken}': it cannot be bound (Address", 1),
+        (
+            ["--port", "{taken}", "--idle", "30", "--grace", "5"],
+            "--port '127.0.0.1:{taken}': it cannot be bound (Address",
+            1,
+        ),
+        (
+            ["--sqs-region", "eu-1"],
+            "command 'gateway': beside no --sqs it has no use for --sqs-region",
+            2,
+        ),
     ],
 )
 def test_a_wrong_start_is_one_line(tmp_path: Path, flags: list[str], why: str, code: int) -> None:
