@@ -104,6 +104,8 @@ def test_an_offset_is_trimmed_where_slots_begin_behind_it() -> None:
         ({"offset": 2, "slot": 0}, "trimmed 5"), ({"offset": 4, "slot": 1}, "unknown None"),
     ):  # fmt: skip
         assert cause_of(Store(Found(kept=kept)), STREAM, **sought) == cause
+    [one] = explained(Store(Found(kept=kept)), STREAM, offset=2)
+    assert one.cause.text.endswith("the oldest that is kept is 3")
 
 
 def test_a_message_is_trimmed_where_all_that_its_slots_keep_is_newer() -> None:

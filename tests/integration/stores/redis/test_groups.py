@@ -1,7 +1,8 @@
-"""Subscriptions on a server whose answers are lost."""
+"""Subscriptions on a server whose answers are lost, and what is noted of groups."""
 
 from __future__ import annotations
 
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,8 @@ from servers import Proxy, RedisServer
 
 from qframe import Message, Outgoing, QFrame, Topic
 from qframe.errors import AnswerLost
+from qframe.stores.redis.keys import SlotKeys
+from qframe.stores.redis.store import RedisStore
 
 
 @pytest.mark.parametrize("kind", ["ordered", "merge"])
@@ -44,3 +47,49 @@ def test_groups_whose_subscription_broke_off_half_way_share_what_was_kept_when_i
         app.run(burst=True)
         assert sorted(seen) == sorted((group, key) for group in "gh" for key in keys)
         assert app.store.verify(topic) == []
+
+
+def test_of_groups_noted_in_a_slot_that_was_split_the_first_earliest_ones_get_what_was_kept(
+    redis_server: RedisServer, tmp_path: Path
+) -> None:
+    with closing(RedisStore(redis_server.url, namespace=tmp_path.name)) as store:
+        redis, keys = store._redis, SlotKeys(tmp_path.name, Topic("t", "ordered", slots=1))
+
+        def noted(*groups: str, kind: str = "ordered", expires: str = "") -> list[str]:
+            """What each group gets, given with its start; a `+` stands before a new one."""
+            pairs = [word for each in groups for word in each.split()]
+            replies = redis.one(keys.call("enlist", 0, "1000", kind, expires, *pairs))
+            news, words = replies[::2], replies[1::2]
+            return [f"{'+' * new}{word.decode()}" for new, word in zip(news, words, strict=True)]
+
+        assert noted("s earliest", kind="stream") == ["+joins"]
+        assert noted("a latest") == ["+joins"]
+        assert noted("b earliest", "c earliest", "a earliest") == ["+claims", "+claims", "joins"]
+        assert noted("d earliest", "b earliest", expires="500") == ["+joins", "claims"]
+        expiries = keys.key(0, "expiries")
+        assert redis.ask(expiries, "ZRANGE", 0, -1, "WITHSCORES") == [b"b", b"1500", b"d", b"1500"]
+        assert noted("b earliest") == ["claims"]
+        assert redis.ask(expiries, "ZRANGE", 0, -1) == [b"d"]
+
+
+def test_reports_are_kept_of_groups_that_there_are_and_for_a_time(
+    redis_server: RedisServer, tmp_path: Path
+) -> None:
+    topic = Topic("t", "ordered", slots=1)
+    with closing(RedisStore(redis_server.url, namespace=tmp_path.name)) as store:
+        store.declare(topic)
+        store.subscribe(topic, "g")
+        redis, keys = store._redis, SlotKeys(tmp_path.name, topic)
+
+        def report(worker: str, now: str, group: str = "g") -> list[str]:
+            """The workers whose words are kept then."""
+            words = (now, group, worker, "said", 1000)
+            if redis.one(keys.call("report", 0, *words)) != 0:
+                return []
+            return sorted(each.decode() for each in redis.ask(keys.key(0, "reports", "g"), "HKEYS"))
+
+        assert report("a", "5000", "gone") == []
+        assert report("a", "5000") == ["a"]
+        assert report("b", "5999") == ["a", "b"]
+        assert report("b", "6999") == ["a", "b"]  # who is known looks at nobody else
+        assert report("c", "6999") == ["b", "c"]
