@@ -16,6 +16,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack, suppress
+from itertools import chain
 from threading import Event
 from typing import Any, Final, NamedTuple
 
@@ -25,7 +26,7 @@ from redis.exceptions import AskError, MovedError, NoScriptError, OutOfMemoryErr
 from qframe.clock import SYSTEM_CLOCK
 from qframe.drivers.redis_connections import FAILURES, Node, NoReply, Sending, Wire, numbered
 from qframe.drivers.redis_errors import AGAIN, AGAIN_TEXTS, refusal_of, translated
-from qframe.drivers.redis_servers import check_files, servers_of
+from qframe.drivers.redis_servers import check_files, replicas_of, servers_of
 from qframe.drivers.scripts import Refused, Script, is_refusal
 from qframe.errors import AnswerLost, BadUrl, StoreDamaged, StoreUnavailable
 from qframe.forks import Forks
@@ -95,7 +96,11 @@ class Redis:
     Args:
         url: `redis://host:port/db`, `rediss://` for TLS, `redis+sentinel://host:port,…/name`,
             `redis+cluster://host:port,…`; with `user:password@` where needed. Options after `?` are
-            redis-py's, such as `socket_timeout=5` or `ssl_ca_certs=…`.
+            redis-py's, such as `socket_timeout=5` or `ssl_ca_certs=…`; `wait_replicas=1` is for
+            `await_replicas`.
+
+    Attributes:
+        replicas: the replicas to be waited for; None if nobody asks for any.
 
     Raises:
         BadUrl: if the URL cannot be used.
@@ -105,6 +110,7 @@ class Redis:
         self._url = url
         self._servers, self.shown = servers_of(url)
         check_files(url, self.shown)
+        self.replicas = replicas_of(url, self.shown)
         self.is_one: bool = self._servers.is_one
         self._pause = Event()
         Forks.add(self._begin_anew)
@@ -183,6 +189,42 @@ class Redis:
         """Seconds and microseconds since 1970, by the clock of the server that has a key."""
         seconds, micros = map(int, self.one(Command(key, ("TIME",))))
         return seconds, micros
+
+    def await_replicas(self, keys: Iterable[bytes]) -> None:
+        """Waits until replicas have all that was written to the servers of some keys, if asked to.
+
+        WAIT looks at what its own connection has written, and a repetition may have written
+        nothing. So a key that lasts for a millisecond is written before it.
+
+        Raises:
+            AnswerLost: if too few have it in time, or that cannot be known.
+        """
+        if self.replicas is None:
+            return
+        needed, within_ms = self.replicas
+        try:
+            nodes = {self._servers.node_of(key): key + b"replicas" for key in keys}
+            with ExitStack() as begun:
+                sendings = []
+                for node, key in nodes.items():
+                    sending = begun.enter_context(node.begin())
+                    sending.add(0, _pack("SET", key, "", "PX", 1))
+                    sending.add(1, _pack("WAIT", needed, within_ms))
+                    sending.flush()
+                    sendings.append(sending)
+                answered = [sending.replies() for sending in sendings]
+        except FAILURES as error:
+            raise AnswerLost(self.shown, str(error)) from error
+        for reply in chain.from_iterable(answered):
+            if _is_failed(reply):
+                why = reply if isinstance(reply, Exception) else reply.why
+                raise AnswerLost(self.shown, str(why), **refusal_of(self.shown, why)) from why
+        if (found := min(answer[1] for answer in answered)) < needed:
+            raise AnswerLost(
+                self.shown, f"{found} of {needed} replicas had it within {within_ms} ms",
+                what="does not know that it is kept",
+                remedy="see that replicas are connected, or wait for longer (wait_timeout=)",
+            )  # fmt: skip
 
     @property
     def breaks(self) -> int:

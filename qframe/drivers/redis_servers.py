@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import cache
-from typing import Any, Final, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 import redis as client
@@ -24,9 +24,17 @@ CONNECT_TIMEOUT_S: Final = 3.0
 ANSWER_TIMEOUT_S: Final = 10.0
 LONGEST_TIMEOUT_S: Final = 86_400
 OF_SENTINELS: Final = "sentinel_"
+OF_REPLICAS: Final = ("wait_replicas", "wait_timeout")
 _CHECKS: Final = ("none", "optional", "required")
 SCHEMES: Final = ("redis", "rediss", "redis+sentinel", "rediss+sentinel", "redis+cluster",
                   "rediss+cluster")  # fmt: skip
+
+
+class Replicas(NamedTuple):
+    """How many replicas are to have a write before it counts, and how long that may take."""
+
+    needed: int
+    within_ms: int
 
 
 class RedisServers(Protocol):
@@ -207,6 +215,8 @@ def servers_of(url: str) -> tuple[RedisServers, str]:
     path = parts.path.strip("/")
     try:
         for option, value in parse_qsl(parts.query):
+            if option in OF_REPLICAS:
+                continue
             if option == "protocol" and value != "2":  # replies of another have other shapes
                 raise BadUrl(
                     "store", shown, f"qframe does not use protocol={value}", "leave it out"
@@ -253,6 +263,28 @@ def servers_of(url: str) -> tuple[RedisServers, str]:
         if isinstance(error, TypeError):
             why, remedy = f"an option is unknown ({error})", "see docs/configuration.md"
         raise BadUrl("store", shown, why, remedy) from None
+
+
+def replicas_of(url: str, shown: str) -> Replicas | None:
+    """The replicas that a URL asks to wait for.
+
+    Raises:
+        BadUrl: if its numbers make no sense.
+    """
+    options = dict(parse_qsl(urlsplit(url).query))
+    if not any(name in options for name in OF_REPLICAS):
+        return None
+    longest_s = float(options.get("socket_timeout", ANSWER_TIMEOUT_S))
+    try:
+        needed, within_s = int(options["wait_replicas"]), float(options.get("wait_timeout", "1"))
+        if needed >= 1 and 0.001 <= within_s < longest_s:  # 0 ms are for ever
+            return Replicas(needed, round(within_s * 1000))
+    except (KeyError, ValueError):
+        pass
+    raise BadUrl(
+        "store", shown, "its wait_replicas and wait_timeout are not what can be waited for",
+        f"write wait_replicas=1&wait_timeout=1, in seconds below socket_timeout ({longest_s:g})",
+    )  # fmt: skip
 
 
 def check_files(url: str, shown: str) -> None:

@@ -41,10 +41,19 @@ class RedisPublishing(RedisRole, Publishing):
         keys = self._keys(topic)
         if entries:
             self._check_rights("producer", keys, entries[0].slot)
-        outcomes = publish(self._redis, keys, entries, self._now())
+        try:
+            outcomes = publish(self._redis, keys, entries, self._now())
+        except SlotsClosed:  # other slots have theirs
+            self._await_replicas(keys, entries)
+            raise
+        self._await_replicas(keys, entries)
         if topic.growth.step:
             self._check_growth(topic, entries, outcomes)
         return outcomes
+
+    def _await_replicas(self, keys: SlotKeys, entries: Sequence[Entry]) -> None:
+        if self._redis.replicas is not None and entries:
+            self._redis.await_replicas({keys.slots[entry.slot] for entry in entries})
 
     def _check_growth(
         self, topic: Topic, entries: Sequence[Entry], outcomes: Sequence[Outcome]

@@ -26,6 +26,7 @@ _CONSUMER: Final = (
     "xtrim KEY MAXLEN 1", "zpopmin KEY", "zrange KEY 0 1", "zrevrangebyscore KEY 1 0",
     "zscan KEY 0",
 )  # fmt: skip
+_FOR_REPLICAS: Final = ("set KEY a", "wait 1 1")
 COMMANDS: Final = {"producer": _PRODUCER, "consumer": _CONSUMER}
 """The commands that each role of docs/wire.md needs."""
 
@@ -50,7 +51,8 @@ def missing(redis: Redis, key: bytes, channel: str, role: str) -> list[str]:
         StoreUnavailable: if the server of the key cannot be asked now.
         BadUrl: if the user may not even ask.
     """
-    lines: list[str | bytes | int] = [line.replace("CHANNEL", channel) for line in COMMANDS[role]]
+    needed = (*COMMANDS[role], *(_FOR_REPLICAS if redis.replicas else ()))
+    lines: list[str | bytes | int] = [line.replace("CHANNEL", channel) for line in needed]
     words = ("EVAL", _FORBIDDEN, 1, key, *lines)
     return [bytes(name).decode() for name in redis.one(Command(key, words), partly=True)]
 

@@ -1,0 +1,103 @@
+"""`wait_replicas=`: a publish that has returned is at a replica, too."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from eventually import eventually
+from servers import RedisCluster3, RedisServer, SentinelSet
+from serving import Serving
+
+from qframe import BadUrl, Outcome, Outgoing, PublishUnknown, QFrame, Topic
+from qframe.stores.open import open_store
+
+TOPIC = Topic("orders", "ordered", slots=4)
+
+
+@pytest.fixture
+def pair(tmp_path: Path) -> Iterator[tuple[RedisServer, RedisServer]]:
+    """A primary and its replica."""
+    with RedisServer(tmp_path / "primary") as primary:
+        config = {"replicaof": f"127.0.0.1 {primary.port}"}
+        with RedisServer(tmp_path / "replica", config=config) as replica:
+            eventually(lambda: b"connected" in replica.call("ROLE"))
+            yield primary, replica
+
+
+def test_what_no_replica_has_in_time_is_unknown_and_can_be_repeated(
+    pair: tuple[RedisServer, RedisServer],
+) -> None:
+    primary, replica = pair
+    with QFrame(f"{primary.url}?wait_replicas=1&wait_timeout=9") as patient:
+        patient.publish(TOPIC, 1, key="a")
+        replica.freeze()
+        for _ in range(2):  # a repetition writes nothing, and is not known to be there either
+            with (
+                QFrame(f"{primary.url}?wait_replicas=1&wait_timeout=0.1") as hasty,
+                pytest.raises(PublishUnknown) as raised,
+            ):
+                hasty.publish(TOPIC, 2, key="a", id="two")
+            assert "0 of 1 replicas had it within 100 ms" in str(raised.value.__cause__)
+        replica.thaw()
+        assert patient.publish(TOPIC, 2, key="a", id="two").outcome is Outcome.DUPLICATE
+        primary.kill()
+    replica.call("REPLICAOF", "NO", "ONE")
+    with Serving(replica.url, TOPIC) as serving:
+        serving.await_bodies({1, 2})
+
+
+def test_many_wait_once_for_each_server(redis_cluster: RedisCluster3) -> None:
+    """None of its servers has a replica."""
+    url = f"{redis_cluster.url}?wait_replicas=1&wait_timeout=0.001"
+    topic = Topic("without-replicas", slots=16)
+    with QFrame(url) as app:
+        with pytest.raises(PublishUnknown) as raised:
+            app.publish_many(topic, [Outgoing(n, key=f"k{n}") for n in range(64)])
+        assert len(raised.value.ids) == 64
+    with Serving(redis_cluster.url, topic) as serving:
+        serving.await_bodies(set(range(64)))
+        assert serving.attempts == {1: 64}, "each was stored once, though it was published thrice"
+
+
+def test_a_failover_loses_nothing_that_was_published(redis_sentinel: SentinelSet) -> None:
+    topic = Topic("failover", "ordered", slots=4)
+    with QFrame(f"{redis_sentinel.url}?wait_replicas=1&wait_timeout=9") as app:
+        for number in range(100):
+            app.publish(topic, number, key=f"k{number % 8}")
+        before = redis_sentinel.current_primary_port()
+        redis_sentinel.kill_primary()
+    eventually(lambda: redis_sentinel.current_primary_port() != before)
+    with Serving(redis_sentinel.url, topic) as serving:
+        serving.await_bodies(set(range(100)))
+        assert serving.attempts == {1: 100}
+
+
+def test_a_user_who_may_not_wait_is_refused_before_anything_is_stored(
+    redis_server: RedisServer,
+) -> None:
+    with redis_server.client() as client:
+        client.acl_setuser("waits-not", enabled=True, passwords=["+s"], commands=["+@all", "-wait"],
+                           keys=["qf:*"], channels=["qf:*"])  # fmt: skip
+    url = redis_server.url.replace("redis://", "redis://waits-not:s@")
+    with (
+        QFrame(f"{url}?wait_replicas=1", namespace="waits-not") as app,
+        pytest.raises(BadUrl, match="may not run wait"),
+    ):
+        app.publish(TOPIC, 1, key="a")
+    with QFrame(url, namespace="waits-not") as app:
+        assert app.publish(TOPIC, 1, key="a").outcome is Outcome.STORED
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        "wait_replicas=0", "wait_replicas=one", "wait_timeout=1", "wait_replicas=1&wait_timeout=0",
+        "wait_replicas=1&wait_timeout=10", "wait_replicas=1&wait_timeout=nan",
+        "wait_replicas=1&socket_timeout=0.5",
+    ],
+)  # fmt: skip
+def test_what_cannot_be_waited_for_is_refused(options: str) -> None:
+    with pytest.raises(BadUrl, match="write wait_replicas=1&wait_timeout=1"):
+        open_store(f"redis://localhost?{options}")
