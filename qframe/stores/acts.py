@@ -109,7 +109,7 @@ class Copying(Protocol):
         """
 
     def positions(self, topic: Topic, group: str) -> list[Position]:
-        """How far a group is, for each slot; `""` names what keeps messages for the first group."""
+        """How far a group is, for each slot that has it; `""` names what no group has claimed."""
 
     def restore_positions(
         self, topic: Topic, group: str, positions: Sequence[Position], token: str | None = None

@@ -306,7 +306,14 @@ class Splitting:
         self._store.restore(self._topic, section, records, token=half.use_token())
 
     def _copy_group(self, group: str) -> None:
-        """Copies what is queued and dead for a group, and how far it is."""
+        """Copies what is queued and dead for a group, and how far it is.
+
+        A group that subscribes at this moment may be in other slots already, and is not in this
+        one, which is closed.
+        """
+        places = {one.slot: one for one in self._store.positions(self._topic, group)}
+        if (found := places.get(self.slot)) is None:
+            return
         counts = dict.fromkeys(self._halves, 0)  # of those that wait, and of the dead
         halves: dict[str, Half] = {}
         for part in _OF_GROUPS:
@@ -316,7 +323,6 @@ class Splitting:
                     counts[half] += len(some)
                     if part == "heads":
                         halves |= dict.fromkeys((each.subject or "" for each in some), half)
-        found = self._own({one.slot: one for one in self._store.positions(self._topic, group)})
         acked, cancelled = found.acked, found.cancelled
         for half, open_ones in counts.items():
             one = self._position(half, found, open_ones, acked, cancelled)

@@ -673,6 +673,41 @@ def test_slots_are_only_doubled(bench: Bench, slots: int) -> None:
         doubling(bench, topic).begin(slots)
 
 
+@pytest.mark.parametrize("kind", ["stream", "delay"])
+def test_a_group_that_a_closed_slot_refuses_does_not_hold_up_its_split(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    """On Redis it stands in the other slots by then."""
+    monkeypatch.setattr("qframe.stores.redis.role.CLOSED_PATIENCE_S", 0)
+    asked: Any = SqlRole._with_ref
+    monkeypatch.setattr(
+        SqlRole, "_with_ref", lambda self, topic, act, _=0: asked(self, topic, act, 0)
+    )
+    topic = bench.topic(kind, slots=2)
+    for number in range(6):
+        bench.publish(topic, number, f"k{number}")
+    closed = bench.store.close_slot
+
+    class Busy(Dying):
+        """A group comes as soon as the second slot is closed."""
+
+        def __getattr__(self, name: str) -> Any:
+            return self._close if name == "close_slot" else super().__getattr__(name)
+
+        def _close(self, topic: Topic, slot: int) -> None:
+            closed(topic, slot)
+            if slot == 1:
+                with pytest.raises(SlotsClosed):
+                    bench.store.subscribe(topic, "late")
+
+    grower = doubling(bench, topic, Busy(bench.store, 10**6))
+    after = grower.finish(grower.begin(4))
+    assert after.slots == 4
+    bench.store.subscribe(after, "late")
+    bench.take(after, "late")
+    assert sorted(bench.bodies(after, "late")) == [0, 1, 2, 3, 4, 5]
+
+
 def test_a_group_that_subscribes_or_goes_meanwhile_is_there_or_not_afterwards(
     bench: Bench,
 ) -> None:

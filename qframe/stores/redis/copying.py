@@ -176,15 +176,19 @@ _PARTS: Final = {
 
 
 def positions(redis: Redis, keys: SlotKeys, group: str) -> list[Position]:
-    """How far a group is, for each slot."""
-    if group == UNCLAIMED and redis.ask(keys.key(0, "claimed"), "EXISTS"):
-        raise UnknownGroup(keys.topic.name, group, names(redis, keys))
-    slots = keys.topic.all_slots
+    """How far a group is, for each slot that has it."""
+    slots: Sequence[int] = keys.topic.all_slots
+    if group == UNCLAIMED:
+        claimed = redis.ask_many([(keys.key(slot, "claimed"), "EXISTS") for slot in slots])
+        slots = [slot for slot, is_it in zip(slots, claimed, strict=True) if not is_it]
+        if not slots:
+            raise UnknownGroup(keys.topic.name, group, names(redis, keys))
     cursors = [keys.key(slot, "cursor", group) for slot in slots]
-    found = redis.ask_many([(key, "HMGET", *_COUNTS, "settled") for key in cursors])
+    found = redis.ask_many([(key, "HMGET", *_COUNTS, "settled", "epoch") for key in cursors])
     return [
         Position(slot=slot, **_numbers(counts), settled=_ranges(settled))
-        for slot, (*counts, settled) in zip(slots, found, strict=True)
+        for slot, (*counts, settled, epoch) in zip(slots, found, strict=True)
+        if epoch is not None or group == UNCLAIMED
     ]
 
 

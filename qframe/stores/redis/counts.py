@@ -10,7 +10,7 @@ from qframe.stores.records import Stats, unclaimed
 from qframe.stores.redis.envelopes import (
     unpack,
 )
-from qframe.stores.redis.groups import known, names
+from qframe.stores.redis.groups import NO_GROUP, known, names
 from qframe.stores.redis.keys import UNCLAIMED, SlotKeys
 from qframe.stores.types import NO_EPOCH
 
@@ -45,18 +45,27 @@ class StreamPosition(NamedTuple):
 
 
 def stats(redis: Redis, keys: SlotKeys, group: str | None, now: str) -> list[Stats]:
-    """Counts for each group and slot."""
-    groups = [group] if group is not None else names(redis, keys)
-    if not groups and not keys.topic.has_subjects:
-        return _unclaimed(redis, keys)
-    groups = groups or [UNCLAIMED]
+    """Counts for each group and slot.
+
+    A group that subscribes at this moment may be in some slots only; a slot that no group is in has
+    the counts of what no group has claimed.
+    """
     everywhere = keys.topic.all_slots
-    return [one for name in groups for one in stats_of(redis, keys, name, everywhere, now)]
+    if group is not None:
+        return stats_of(redis, keys, group, everywhere, now)
+    found = [
+        one
+        for name in names(redis, keys)
+        for one in stats_of(redis, keys, name, everywhere, now, partly=True)
+    ]
+    rest = sorted({*everywhere} - {one.slot for one in found})
+    if rest and keys.topic.has_subjects:
+        return found + stats_of(redis, keys, UNCLAIMED, rest, now)
+    return found + (_unclaimed(redis, keys, rest) if rest else [])
 
 
-def _unclaimed(redis: Redis, keys: SlotKeys) -> list[Stats]:
-    """The counts of a stream that no group reads yet."""
-    slots = keys.topic.all_slots
+def _unclaimed(redis: Redis, keys: SlotKeys, slots: Sequence[int]) -> list[Stats]:
+    """The counts of slots of a stream that no group reads yet."""
     replies = redis.ask_many(
         [
             question
@@ -76,18 +85,21 @@ def _unclaimed(redis: Redis, keys: SlotKeys) -> list[Stats]:
 
 
 def stats_of(
-    redis: Redis, keys: SlotKeys, group: str, slots: Sequence[int], now: str
-) -> list[Stats]:
-    """Counts for one group, of some slots."""
+    redis: Redis, keys: SlotKeys, group: str, slots: Sequence[int], now: str,
+    *, partly: bool = False,
+) -> list[Stats]:  # fmt: skip
+    """Counts for one group, of some slots; where `partly`, of those that have it."""
     found: dict[int, Stats] = {}
     while slots:
         kind = str(keys.topic.kind)
         replies = redis.run([keys.call("stats", slot, now, kind, group) for slot in slots])
         for slot, reply in zip(slots, replies, strict=True):
+            if partly and reply[0] == NO_GROUP:
+                continue
             known(redis, keys, group, reply[0])
             if reply[0] != _MORE:
                 found[slot] = _stats(slot, group, reply)
-        slots = [slot for slot in slots if slot not in found]
+        slots = [s for s, reply in zip(slots, replies, strict=True) if reply[0] == _MORE]
     return [found[slot] for slot in sorted(found)]
 
 

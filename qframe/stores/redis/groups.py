@@ -15,7 +15,7 @@ from qframe.stores.redis.role import RedisRole
 from qframe.stores.types import NO_EPOCH, SlotsAway, SlotSplit
 from qframe.topic import Topic
 
-_NO_GROUP = -2
+NO_GROUP = -2
 _REMAINS = -3
 
 
@@ -65,7 +65,7 @@ class RedisGroups(RedisRole, Groups):
 
 def known(redis: Redis, keys: SlotKeys, group: str, reply: Any) -> int:
     """The reply, where it is a number; refuses one that says that there is no such group."""
-    if reply == _NO_GROUP:
+    if reply == NO_GROUP:
         raise UnknownGroup(keys.topic.name, group, names(redis, keys))
     return reply if isinstance(reply, int) else 0
 
@@ -196,7 +196,7 @@ def epochs(redis: Redis, keys: SlotKeys, group: str) -> dict[int, str]:
         for slot, epoch in zip(slots, found, strict=True) if not isinstance(epoch, Missing)
     }  # fmt: skip
     if here and next(iter(here.values())) is None:
-        known(redis, keys, group, _NO_GROUP)
+        known(redis, keys, group, NO_GROUP)
     return {slot: epoch.decode() if epoch else NO_EPOCH for slot, epoch in here.items()}
 
 

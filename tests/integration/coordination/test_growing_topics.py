@@ -13,9 +13,10 @@ from eventually import eventually
 from redis_servers import RedisServer
 from sharing import GROUP, Shop
 
-from qframe import Message, Outgoing, Topic
+from qframe import Message, Outgoing, QFrame, Topic
 from qframe.runtime.process import sweeper
 from qframe.stores.doubling import Doubling
+from qframe.stores.redis import role
 
 SLOTS = 4
 KEYS = [f"k{number}" for number in range(64)]
@@ -130,6 +131,16 @@ def test_a_worker_that_starts_with_an_older_count_serves_all_slots_of_a_topic_th
     assert GROUP in again.app.store.groups(topic)
 
 
+def begin_to_split(app: QFrame) -> Doubling:
+    """Closes the first slot of a topic, and leaves it at that; returns its growth."""
+    doubling = Doubling(app.store, "t", owned=lambda *_: (), pause=lambda _: None)
+    begun = doubling.begin(4)
+    closing = begun.grown(2, begun.growth._replace(closing=True))
+    assert app.store.grow(begun, closing)
+    app.store.close_slot(closing, 0)
+    return doubling
+
+
 @pytest.mark.parametrize("shop", ["sqlite", "redis"], indirect=True)
 @pytest.mark.parametrize("broadcast", [False, True])
 def test_a_worker_that_starts_while_a_slot_is_closed_finishes_a_growth_whose_process_is_dead(
@@ -143,16 +154,9 @@ def test_a_worker_that_starts_while_a_slot_is_closed_finishes_a_growth_whose_pro
     def handle(message: Message) -> None:
         seen.append(message.body)
 
-    mover = shop(topic, handle, broadcast=broadcast).app
-    mover.publish(topic, -1)
-    store = mover.store
-    doubling = Doubling(store, "t", owned=lambda *_: (), pause=lambda _: None)
-    begun = doubling.begin(4)
-    closing = begun.grown(2, begun.growth._replace(closing=True))
-    assert store.grow(begun, closing)
-    store.close_slot(closing, 0)
-    doubling.leave()
-    mover.close()
+    with shop(topic, handle, broadcast=broadcast).app as mover:
+        mover.publish(topic, -1)
+        begin_to_split(mover).leave()
     with shop(topic, handle, broadcast=broadcast) as worker:
         eventually(lambda: len(worker.epochs) == 4)
         messages = [Outgoing(number, key=key) for number, key in enumerate(KEYS)]
@@ -160,3 +164,22 @@ def test_a_worker_that_starts_while_a_slot_is_closed_finishes_a_growth_whose_pro
         eventually(lambda: {*range(len(KEYS))} <= {*seen})
         assert worker.failure is None
         assert worker.app.store.verify(topic) == []
+
+
+@pytest.mark.parametrize("shop", ["redis"], indirect=True)
+def test_a_worker_that_waits_for_the_split_of_a_slot_stops_when_it_is_told_to(
+    shop: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(role, "CLOSED_PATIENCE_S", 0)
+    topic = Topic("t", slots=2)
+
+    def handle(message: Message) -> None:
+        pytest.fail(f"{message} is nobody's")
+
+    with shop(topic, handle, broadcast=True).app as mover:
+        mover.publish(topic, -1)
+        begin_to_split(mover)
+    with shop(topic, handle, broadcast=True) as worker:
+        eventually(lambda: worker.events["store.unavailable"])
+        assert worker.events["worker.ready"] == 0
+    assert worker.failure is None

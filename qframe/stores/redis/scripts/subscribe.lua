@@ -9,8 +9,8 @@
 --   ones, else joins. [-3, name] if remains of a dropped group of this name are there still.
 -- Cost: 1 command, and for each group 6 in a stream, 5 elsewhere, 2 more where it expires; 13 to
 --   25 more to take over what was kept, and for ordered 1 or 2 for each subject. 3 where it is
---   there, 4 if it expires, two more in a closed slot. Some more where it begins or ends to keep
---   order. A second group copies what was kept, which takes time by its size.
+--   there, 4 if it expires. Some more where it begins or ends to keep order, and in a closed slot.
+--   A second group copies what was kept, which takes time by its size.
 -- Promise: one atomic step; what was published before any group existed goes whole to each group
 --   that claims it in one call.
 local slot = KEYS[1]
