@@ -83,6 +83,7 @@ class _Examiner:
                 self.versions["redis"] = redis_checks.version_of(facts)
                 for check in redis_checks.SERVER_CHECKS:
                     self.note(check(facts))
+                self.note(redis_checks.awaited(facts, redis.replicas))
             self.note(redis_checks.rights(redis, self._settings.namespace))
             seconds, micros = redis.time(b"qf:doctor")
             self._skew(seconds * 1000 + micros // 1000)

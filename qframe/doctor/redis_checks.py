@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from qframe.doctor.findings import Finding
 from qframe.drivers.redis import Redis
+from qframe.drivers.redis_servers import Replicas
 from qframe.stores.redis.rights import missing
 
 Facts = Mapping[str, Any]
@@ -95,6 +96,19 @@ def replicas(facts: Facts) -> Finding | None:
         check="replicas", level="note",
         what="the server has no replica: a lost machine loses its messages",
         remedy="add two, with Sentinels or as a cluster, and set min-replicas-to-write to 1",
+    )  # fmt: skip
+
+
+def awaited(facts: Facts, wanted: Replicas | None) -> Finding | None:
+    """There are the replicas that the URL has a publish wait for."""
+    found = int(facts.get("connected_slaves", 0))
+    if wanted is None or found >= wanted.needed or facts.get("role") == "slave":
+        return None
+    return Finding(
+        check="wait_replicas", level="error",
+        what=f"a publish waits for {wanted.needed} replicas, and {found} are connected: it raises "
+        "PublishUnknown",
+        remedy="connect replicas, or lower wait_replicas= in the URL",
     )  # fmt: skip
 
 

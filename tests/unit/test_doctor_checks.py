@@ -16,12 +16,17 @@ from qframe.doctor import sql_checks as of_sql
 from qframe.doctor import tls_checks as of_tls
 from qframe.doctor import topic_checks as of_topics
 from qframe.doctor.findings import Finding
+from qframe.drivers.redis_servers import Replicas
 from qframe.options.report import ConsumerReport
 from qframe.topic import Topic
 
 Check = Callable[[Any], Finding | None]
 FULL = {"maxmemory": 1000, "used_memory": 1000}
 STATEMENT = {"log_bin": "ON", "binlog_format": "STATEMENT", "tx_isolation": "READ-COMMITTED"}
+
+
+def waits_for_two(facts: dict[str, Any]) -> Finding | None:
+    return of_redis.awaited(facts, Replicas(2, 1000))
 
 
 @pytest.mark.parametrize(
@@ -47,6 +52,10 @@ STATEMENT = {"log_bin": "ON", "binlog_format": "STATEMENT", "tx_isolation": "REA
         (of_redis.replicas, {"role": "master"}, "note", "no replica"),
         (of_redis.replicas, {"role": "master", "connected_slaves": 1}, None, ""),
         (of_redis.replicas, {"role": "slave"}, None, ""),
+        (waits_for_two, {"role": "master", "connected_slaves": 1}, "error", "2 replicas, and 1"),
+        (waits_for_two, {"role": "master", "connected_slaves": 2}, None, ""),
+        (waits_for_two, {"role": "slave"}, None, ""),
+        (lambda facts: of_redis.awaited(facts, None), {"role": "master"}, None, ""),
         (of_sql.durability, {"synchronous": "1"}, "warning", "synchronous is 1"),
         (of_sql.durability, {"synchronous": "2", "fsync": "on"}, None, ""),
         (of_sql.durability, {"innodb_flush_log_at_trx_commit": "2"}, "warning", "commit is 2"),

@@ -66,6 +66,8 @@ def test_a_redis_that_keeps_what_it_is_given_lacks_a_replica_alone(tmp_path: Pat
         assert levels(found_by(server.url)) == {"replicas": "note"}
         elsewhere = found_by(f"redis://127.0.0.2:{server.port}")
         assert levels(elsewhere) == {"replicas": "note", "tls": "note"}
+        waiting = found_by(f"{server.url}?wait_replicas=1")
+        assert levels(waiting) == {"replicas": "note", "wait_replicas": "error"}
 
 
 def test_faults_of_a_redis_server_are_found(tmp_path: Path) -> None:
