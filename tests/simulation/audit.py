@@ -193,6 +193,8 @@ class Audit:
             return  # one is settled, and its handler is about to begin
         for name in self._probes:
             late_s = self._ledger.last_start_s.get(name, 1e9) - self._since
+            if self._plan.effect == "marks" and name in self._ledger.acts:
+                late_s -= self._plan.lease_s  # the call that ended its claim may have been lost
             if late_s > self._soon_s and not self._is_slow:
                 raise Broken(f"{name} came to idle workers, and was handled {late_s:.1f} s later")
         self._go_to(self._await_rest)

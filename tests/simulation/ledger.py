@@ -111,6 +111,7 @@ class Ledger:
         self.since_copy: set[str] | None = None
         self._then = self._stands()
         self._before_retry: set[tuple[str, str]] = set()
+        self._mourned_before: set[tuple[str, str]] = set()
         self.lost: set[str] = set()
         self.doubtful_until_s = 0.0
 
@@ -168,6 +169,7 @@ class Ledger:
     def copied(self) -> None:
         """From now on the store is ahead of the server that it fails over to."""
         self.since_copy, self._then, self._before_retry = set(), self._stands(), set()
+        self._mourned_before = set()
 
     def failed_over(self, until_s: float) -> list[str]:
         """The store has forgotten what it has done since then; returns which messages.
@@ -179,6 +181,7 @@ class Ledger:
         self.ids, self.order, self.acked, self.dropped = self._then
         self.passed |= self._before_retry
         self.started |= self._before_retry
+        self.mourned |= self._mourned_before
         for line in self.order.values():
             line[:] = [name for name in line if name not in self.lost]
         self.doubtful_until_s = until_s
@@ -194,6 +197,7 @@ class Ledger:
             name = group, message
             self.retried.add(name)
             self.dead.discard(name)
+            self._mourned_before |= {name} & self.mourned
             self.mourned.discard(name)
             self.failures[name] = 0
             if self.plan.is_gentle:
