@@ -155,7 +155,9 @@ class SimulatedServer(ModelStore):
 
     def is_in_force(self, topic: Topic, group: str, delivery: Any) -> bool:
         """Whether a delivery is handed out still: no seek, and nobody else, has taken it back."""
-        cursor = self._group(topic, group)[delivery.slot]
+        cursor = self._group(topic, group).get(delivery.slot)
+        if cursor is None:  # a failover has forgotten that there was this slot
+            return False
         if delivery.subject is not None:
             head = cursor.heads.get(delivery.subject)
             return head is not None and head.receipt == delivery.receipt
