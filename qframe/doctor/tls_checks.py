@@ -24,8 +24,10 @@ def unchecked(url: str) -> Finding | None:
     places = (parts.netloc.rpartition("@")[2] or options.get("host", "")).split(",")
     hosts = [urlsplit(f"//{place}").hostname or "" for place in places]
     elsewhere = [host for host in hosts if host and host not in HERE]
-    is_checked, remedy = _WAYS.get(scheme, (_by_default, ""))
-    if not elsewhere or is_checked(options):
+    if not elsewhere:  # such as a file's
+        return None
+    is_checked, remedy = _WAYS[scheme]
+    if is_checked(options):
         return None
     return Finding(
         check="tls", level="note",

@@ -6,6 +6,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from explaining import NOW_MS, SERVED, WORKER, record
 
 from qframe.admin.explain.circumstances import Circumstances, WorkerWord
 from qframe.admin.explain.past import Past, gone_after
@@ -17,22 +18,10 @@ from qframe.options.hold import Hold
 from qframe.options.report import ConsumerReport, HandlerStack
 from qframe.options.tuning import Tuning
 from qframe.outcomes import Verdict
-from qframe.roster import Member, Owner, Roster
+from qframe.roster import Member, Roster
 from qframe.stores.history import CANCELLED, EDITED
 from qframe.stores.records import HistoryEntry, Record
 from qframe.topic import Topic
-
-NOW_MS = 1_000_000_000
-WORKER = "w1"
-SERVED = Roster(1, [Member(WORKER, 0, NOW_MS)], {0: Owner(0, WORKER, "1", 0)})
-
-
-def record(state: str = "todo", **facts: Any) -> Record:
-    usual = {
-        "topic": "t", "group": "g", "slot": 0, "subject": None, "seq": 1, "id": "m", "key": None,
-        "headers": None, "body": b"", "published_at_ms": NOW_MS,
-    }  # fmt: skip
-    return Record(state=state, **{**usual, **facts})
 
 
 def around(

@@ -6,6 +6,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from explaining import NOW_MS, SERVED, record
 
 from qframe.admin.explain import explainer as module
 from qframe.admin.explain.cause import Explanation
@@ -13,22 +14,11 @@ from qframe.admin.explain.explainer import Explainer, checked_sought
 from qframe.clock import VirtualClock
 from qframe.codec import new_token
 from qframe.errors import BadOption
-from qframe.roster import Member, Owner, Roster
 from qframe.stores.records import Found, LogSpan, Record, Remembered, ScanPage, Sought
 from qframe.topic import Topic
 
-NOW_MS = 1_700_000_000_000
-SERVED = Roster(1, [Member("w1", 0, NOW_MS)], {0: Owner(0, "w1", "1", 0)})
 STREAM, ORDERED = Topic("t", slots=1), Topic("t", kind="ordered", slots=1)
 DELAY, MERGE = Topic("t", kind="delay", slots=1), Topic("t", kind="merge", slots=1)
-
-
-def record(state: str = "todo", **facts: Any) -> Record:
-    usual = {
-        "topic": "t", "group": "g", "slot": 0, "subject": None, "seq": 1, "id": "m", "key": None,
-        "headers": None, "body": b"", "published_at_ms": NOW_MS,
-    }  # fmt: skip
-    return Record(state=state, **{**usual, **facts})
 
 
 class Store:
