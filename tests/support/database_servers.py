@@ -93,6 +93,12 @@ class PostgresServer(Child):
         _install("standby", [*_unprivileged(), str(self._bin / "pg_basebackup"), *words])
         return PostgresServer(folder, config={"hot_standby": "on"}, data=data)
 
+    def catch_up(self, primary: PostgresServer) -> None:
+        """Waits until a standby has received what its primary has by now."""
+        [(position,)] = primary.call("SELECT pg_current_wal_flush_lsn()")
+        received = f"SELECT pg_last_wal_receive_lsn() >= '{position}'"
+        eventually(lambda: self.call(received) == [(True,)])
+
     def stop_following(self) -> None:
         """Has a standby receive nothing more from now on."""
         self.call("ALTER SYSTEM SET primary_conninfo = ''")
@@ -226,9 +232,13 @@ class MariaDbServer(Child):
         source = f"MASTER_HOST='{HOST}', MASTER_PORT={self.port}, MASTER_USER='root'"
         server.call(f"CHANGE MASTER TO {source}, MASTER_USE_GTID = slave_pos")
         server.call("START SLAVE")
-        [(position,)] = self.call("SELECT @@gtid_binlog_pos")
-        assert server.call(f"SELECT MASTER_GTID_WAIT('{position}', 30)") == [(0,)]
+        server.catch_up(self)
         return server
+
+    def catch_up(self, primary: MariaDbServer) -> None:
+        """Waits until a standby has done what its primary has by now."""
+        [(position,)] = primary.call("SELECT @@gtid_binlog_pos")
+        assert self.call(f"SELECT MASTER_GTID_WAIT('{position}', 30)") == [(0,)]
 
     def stop_following(self) -> None:
         """Has a standby receive nothing more from now on."""

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import random
+import shutil
+import tempfile
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -41,7 +43,7 @@ def sqlite_full(tmp_path: Path) -> Iterator[Full]:
 @pytest.fixture
 def postgres_full(tmp_path: Path) -> Iterator[Full]:
     # The server's own user must come to the folder.
-    folder = Path(f"/var/tmp/{tmp_path.parent.name}-{tmp_path.name}")
+    folder = Path(tempfile.mkdtemp(prefix="qframe-disk-", dir="/var/tmp"))
     with (
         PostgresServer(tmp_path / "postgres") as server,
         SmallDisk(folder, 24 * MIB, ballast=8 * MIB) as disk,
@@ -52,7 +54,7 @@ def postgres_full(tmp_path: Path) -> Iterator[Full]:
         server.call(f"CREATE TABLESPACE small LOCATION '{data}'")
         server.call("CREATE DATABASE small TABLESPACE small")
         yield Full(server.url_of("small"), disk)
-    folder.rmdir()
+    shutil.rmtree(folder, ignore_errors=True)
 
 
 @pytest.fixture

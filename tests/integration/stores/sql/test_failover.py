@@ -34,6 +34,11 @@ class Pair:
         self.url = url
         self._proxy = proxy
 
+    def stop_following(self) -> None:
+        """Has the standby receive nothing more; it has what there is by now."""
+        self.standby.catch_up(self.primary)
+        self.standby.stop_following()
+
     def fail_over(self) -> None:
         self.primary.kill()
         self.standby.promote()
@@ -79,7 +84,7 @@ def fail_over_behind(pair: Pair, publishing: Publishing) -> set[int]:
     """Has the standby take over while it lacks some messages; returns those it may lack."""
     publishing.await_more(100)
     first = len(publishing.done)
-    pair.standby.stop_following()
+    pair.stop_following()
     publishing.await_more(60)
     pair.fail_over()
     last = len(publishing.done)
@@ -146,7 +151,7 @@ def test_who_knows_of_a_growth_that_the_database_has_forgotten_publishes_where_s
     topic = Topic("t", kind="ordered", slots=2)
     with Serving(pair.url, topic, lease=2) as serving, QFrame(store=pair.url) as other:
         other.declare(topic)
-        pair.standby.stop_following()
+        pair.stop_following()
         serving.app.admin.resize("t", slots=4)
         for number in range(16):
             other.publish("t", number, key=f"k{number}")
@@ -173,7 +178,7 @@ def test_what_is_published_to_a_topic_that_is_forgotten_comes_into_no_other_topi
         QFrame(store=pair.url) as third,
     ):  # fmt: skip
         first.declare(Topic("a", slots=2))
-        pair.standby.stop_following()
+        pair.stop_following()
         second.publish(Topic("b", slots=2), 1)
         third.publish("b", 2)
         pair.fail_over()
