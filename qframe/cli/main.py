@@ -13,6 +13,7 @@ from typing import Annotated, Final
 import typer
 
 from qframe.cli.audit import audit
+from qframe.cli.bench import bench
 from qframe.cli.commands import BadCommand, Commands, WorkerCommand
 from qframe.cli.console import console
 from qframe.cli.copy_topic import copy_topic
@@ -88,6 +89,7 @@ cli.command()(delete_topic)
 cli.command("copy")(copy_topic)
 cli.command()(migrate)
 cli.command()(doctor)
+cli.command()(bench)
 
 
 def _say_version(asked: bool) -> None:

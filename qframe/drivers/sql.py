@@ -311,8 +311,7 @@ class Database:
             cursor.close()
         except BaseException as error:
             if not isinstance(error, (*backend.failures, QFrameError)):
-                # By a signal's handler, maybe: an answer that nobody has read is still to come.
-                connection.invalidate()
+                backend.give_up(connection)
             elif backend.undo(connection):
                 stage.committing = False
             raise

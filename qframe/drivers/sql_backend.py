@@ -169,6 +169,13 @@ class Backend(ABC):
             raise
         return True
 
+    def give_up(self, connection: PoolProxiedConnection) -> None:
+        """Closes a connection whose work was ended anywhere, maybe by a signal's handler.
+
+        An answer that nobody has read may still be to come.
+        """
+        connection.invalidate()
+
     def translated(self, error: Exception, *, unknown: bool) -> Exception:
         """The meaning of a driver's error here."""
         if unknown:

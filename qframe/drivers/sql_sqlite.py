@@ -7,7 +7,7 @@ import sqlite3
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 from typing import Any, ClassVar, Final
 
@@ -130,6 +130,17 @@ class Sqlite(Backend):
             (table, name),
         )
         return cursor.fetchone() is not None
+
+    def give_up(self, connection: PoolProxiedConnection) -> None:
+        """Rolls back first: a closed connection has its locks while anybody holds a cursor of it.
+
+        The traceback of what has ended its work holds one.
+        """
+        inner: Any = connection.dbapi_connection
+        if inner is not None:
+            with suppress(sqlite3.Error):
+                inner.rollback()
+        super().give_up(connection)
 
     def undo(self, connection: PoolProxiedConnection) -> bool:
         """Rolls back what is still open; a commit that failed and left nothing open is unknown."""

@@ -75,6 +75,7 @@ COMMANDS = {
     "scale TOPIC GROUP": ("scale", "orders", "g", "--over", "0"),
     "copy TOPIC --to URL": ("copy", "orders", "--to", "{other}", "--dry-run"),
     "doctor": ("doctor",),
+    "bench": ("bench", "--yes", "--kind", "stream", "--count", "1000"),
 }
 
 

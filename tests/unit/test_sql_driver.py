@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import sqlite3
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -286,6 +288,31 @@ def test_a_connection_is_given_up_on_which_an_answer_may_be_still_to_come(
         with pytest.raises(type(error)):
             bench.database.write(act)
         assert bench.done[0][-2:] == ["invalidate", "close"]
+
+
+def test_a_file_is_free_at_once_when_a_signal_ends_what_writes_it(tmp_path: Path) -> None:
+    """Though a traceback still holds the cursor."""
+    path = tmp_path / "q.db"
+    table = Table("t", MetaData(), Column("n", Integer, primary_key=True))
+    database = Database(f"sqlite:///{path}")
+
+    class Rows(list[tuple[int]]):
+        def __iter__(self) -> Iterator[tuple[int]]:
+            yield self[0]
+            raise KeyboardInterrupt
+
+    def ended(transaction: Transaction) -> None:
+        statement = Statement(insert(table).values(n=bindparam("n")), "n")
+        transaction.run_many(statement, Rows([(1,), (2,)]))
+
+    with sqlite3.connect(path, timeout=0) as other:
+        other.execute("CREATE TABLE t (n INTEGER PRIMARY KEY)")
+    with pytest.raises(KeyboardInterrupt) as held:
+        database.write(ended)
+    with sqlite3.connect(path, timeout=0) as other:
+        other.execute("INSERT INTO t VALUES (1)")
+    assert held.tb is not None
+    database.close()
 
 
 def test_a_connection_of_a_pool_that_was_given_up_meanwhile_is_closed(bench_of: Make) -> None:
