@@ -7,7 +7,6 @@ all at once    `publish_many` publishes all of them; only then a worker handles 
 from __future__ import annotations
 
 import statistics
-import time
 import uuid
 from collections.abc import Callable
 from typing import Annotated, Any, Final, NamedTuple, cast
@@ -21,6 +20,7 @@ from qframe.cli.flags import AsJson, Yes
 from qframe.cli.output import counted, say_aside, say_json, table
 from qframe.cli.steps import stoppable
 from qframe.cli.target import Target, coordinated
+from qframe.clock import SYSTEM_CLOCK
 from qframe.message import Message
 from qframe.producing.outgoing import Outgoing
 from qframe.redaction import shown_url
@@ -103,7 +103,7 @@ def bench(
                 say_aside(f"measuring {topic.kind} …")
                 with target.opened(creating=True) as app:
                     log_events(app.events, app.settings, level="warning")
-                    run = _Run(app, topic, Load(count, size, threads))
+                    run = _BenchRun(app, topic, Load(count, size, threads))
                     found.append(_measured(run, stop_if_asked))
     except KeyboardInterrupt:
         raise typer.Exit(130) from None
@@ -113,7 +113,7 @@ def bench(
         _show(found)
 
 
-def _measured(run: _Run, stop_if_asked: Callable[[], None]) -> Measured:
+def _measured(run: _BenchRun, stop_if_asked: Callable[[], None]) -> Measured:
     try:
         run.one_by_one()
         publish_many_per_s = run.publish_many(stop_if_asked)
@@ -126,7 +126,7 @@ def _measured(run: _Run, stop_if_asked: Callable[[], None]) -> Measured:
     )  # fmt: skip
 
 
-class _Run:
+class _BenchRun:
     """One topic, and its worker, which runs in the main thread: Ctrl-C stops it.
 
     Attributes:
@@ -170,9 +170,9 @@ class _Run:
                 Outgoing(self._body, key=self._key(number))
                 for number in range(start, min(start + CHUNK, self._load.messages))
             ]
-            began = time.perf_counter()
+            began = SYSTEM_CLOCK.monotonic_s()
             self._app.publish_many(self.topic, items)
-            took_s += time.perf_counter() - began
+            took_s += SYSTEM_CLOCK.monotonic_s() - began
             stop_if_asked()
         return round(self._load.messages / took_s)
 
@@ -193,7 +193,7 @@ class _Run:
         self._app.admin.delete_topic(self.topic.name, confirm=self.topic.name, force=True)
 
     def _handle(self, _: Message) -> None:
-        now = time.perf_counter()
+        now = SYSTEM_CLOCK.monotonic_s()
         if len(self.handlers_s) == WARM + ONE_BY_ONE:
             self._began_at = self._began_at or now
             return
@@ -204,16 +204,16 @@ class _Run:
             self._app.stop()
 
     def _publish(self) -> None:
-        self._called_at = began = time.perf_counter()
+        self._called_at = began = SYSTEM_CLOCK.monotonic_s()
         self._app.publish(self.topic, self._body, key=self._key(len(self.publishes_s)))
-        self.publishes_s.append(time.perf_counter() - began)
+        self.publishes_s.append(SYSTEM_CLOCK.monotonic_s() - began)
 
     def _key(self, number: int) -> str:
         return f"k{number % self._keys}"
 
     def _hear(self, name: str, facts: dict[str, Any]) -> None:
         if name == "delivery.settled":
-            self._settled_at = time.perf_counter()
+            self._settled_at = SYSTEM_CLOCK.monotonic_s()
             self._settled += facts["count"]
 
 
