@@ -77,7 +77,9 @@ class BufferedProducer(Service):
         self._capacity = capacity
         self._clock = clock
         self._waiting: deque[_Item] = deque()
-        self._changed = threading.Condition()
+        # Taken by itself: a signal that ends a call in the condition's `__enter__` leaves it taken.
+        self._lock = threading.RLock()
+        self._changed = threading.Condition(self._lock)
         self._taken = self._settled = self._failed = 0
         self._error: BaseException | None = None
         Forks.add(self._begin_anew)
@@ -97,7 +99,7 @@ class BufferedProducer(Service):
         """
         found, entry = self._producer.prepared(topic, outgoing(body, options))
         future: Future[Published] = Future()
-        with self._changed:
+        with self._lock:
             is_callback = threading.current_thread() is self._thread
             while len(self._waiting) >= self._capacity and not (self.stopping or is_callback):
                 self._changed.wait()
@@ -144,7 +146,8 @@ class BufferedProducer(Service):
         """Holds nothing in the child of a fork; what its parent holds, its parent sends."""
         Forks.keep(self._waiting)
         self.lose_thread()
-        self._waiting, self._changed = deque(), threading.Condition()
+        self._waiting, self._lock = deque(), threading.RLock()
+        self._changed = threading.Condition(self._lock)
         self._taken = self._settled = 0
 
     def __enter__(self) -> Self:
@@ -155,7 +158,7 @@ class BufferedProducer(Service):
 
     def wake(self) -> None:
         """Ends all waits."""
-        with self._changed:
+        with self._lock:
             self._changed.notify_all()
 
     def run(self) -> None:
@@ -173,7 +176,7 @@ class BufferedProducer(Service):
 
     def _next(self) -> list[_Item]:
         """The next batch; empty when there is nothing and nothing will come."""
-        with self._changed:
+        with self._lock:
             while not self._waiting and not self.stopping:
                 self._changed.wait()
             until_s = self._clock.monotonic_s() + self._linger_s

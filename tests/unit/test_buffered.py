@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 from eventually import eventually
+from interrupting import interrupt, may_be_lost
 
 from qframe import BadBody, BadOption, Outcome, ProducerClosed, QFrame, Topic, TopicFull
 from qframe.errors import StoreUnavailable
@@ -106,6 +107,15 @@ print("ok")
         capture_output=True, text=True, timeout=60, check=False,
     )  # fmt: skip
     assert (answer.returncode, answer.stderr, answer.stdout) == (0, "", "ok\n")
+
+
+@may_be_lost
+def test_a_signal_that_ends_a_publish_leaves_the_producer_to_others(app: QFrame) -> None:
+    producer = app.buffered(linger="1ms", batch=100, capacity=100)
+    sure = []
+    interrupt(lambda: sure.append(producer.publish(STREAM, len(sure))), 200)
+    assert producer.close(30)
+    assert all(future.done() for future in sure)
 
 
 def test_closing_sends_what_waits_and_takes_nothing_more(app: QFrame) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any, cast
 
 from eventually import eventually
+from interrupting import interrupt, may_be_lost
 
 from qframe.clock import SYSTEM_CLOCK
 from qframe.message import Delivery
@@ -82,3 +83,13 @@ def test_only_what_is_wanted_is_withdrawn_and_the_rest_keeps_its_order() -> None
     buffer.dispatch(attempts)
     assert buffer.withdraw(lambda one: one.seq % 2 == 0) == attempts[::2]
     assert [buffer.take(None) for _ in range(3)] == attempts[1::2]
+
+
+@may_be_lost
+def test_a_signal_that_ends_a_take_leaves_the_buffer_to_others() -> None:
+    buffer = PullBuffer(SYSTEM_CLOCK, Work())
+    interrupt(lambda: buffer.take(0), 300)
+    other = threading.Thread(target=buffer.stop, daemon=True)
+    other.start()
+    other.join(30)
+    assert buffer.closed

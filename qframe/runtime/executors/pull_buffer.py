@@ -45,7 +45,9 @@ class PullBuffer(Executor):
         self._clock = clock
         self._work = work
         self._demand = demand
-        self._changed = threading.Condition()
+        # Taken by itself: a signal that ends a loop in the condition's `__enter__` leaves it taken.
+        self._lock = threading.RLock()
+        self._changed = threading.Condition(self._lock)
         self._waiting: deque[Attempt] = deque()
         self._taken: list[Attempt] = []
         self.closed: bool = False
@@ -58,7 +60,7 @@ class PullBuffer(Executor):
 
     def is_empty_after(self, taken: int) -> bool:
         """Whether nothing waits here, or is on its way, but the attempts that its user has."""
-        with self._changed:
+        with self._lock:
             return not self.busy and self._handed_out == taken
 
     def in_hand(self) -> list[Attempt]:
@@ -71,14 +73,14 @@ class PullBuffer(Executor):
 
     def stop(self, timeout_s: float | None = None) -> bool:  # noqa: ARG002 - nothing to wait for
         """Ends all waits; nothing is taken any more."""
-        with self._changed:
+        with self._lock:
             self.closed = True
             self._changed.notify_all()
         return True
 
     def dispatch(self, attempts: list[Attempt]) -> None:
         """Has attempts wait here."""
-        with self._changed:
+        with self._lock:
             self._waiting.extend(attempts)
             self._changed.notify(len(attempts))
         self._offer(len(attempts))
@@ -89,7 +91,7 @@ class PullBuffer(Executor):
 
     def withdraw(self, wanted: Callable[[Delivery], bool]) -> list[Attempt]:
         """Takes back the attempts wanted that nobody has taken, in order."""
-        with self._changed:
+        with self._lock:
             lying = [(each, wanted(each.delivery)) for each in self._waiting]
             self._waiting = deque(each for each, is_wanted in lying if not is_wanted)
             taken_back = [each for each, is_wanted in lying if is_wanted]
@@ -115,15 +117,15 @@ class PullBuffer(Executor):
                 if self._work.take_over(attempt):
                     return attempt
             finally:
-                with self._changed:
+                with self._lock:
                     self._taken.remove(attempt)
-            with self._changed:
+            with self._lock:
                 self._handed_out -= 1
             self._offer(-1)
         return None
 
     def _next(self, until_s: float | None) -> Attempt | None:
-        with self._changed:
+        with self._lock:
             while not self.closed:
                 wait_s: float | None = None
                 if self._waiting:
