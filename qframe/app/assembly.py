@@ -99,9 +99,9 @@ class Assembly(msgspec.Struct, frozen=True, kw_only=True):
     def worker(self, worker_id: str) -> Worker:
         """Makes a worker; its consumers are joined to a coordinator of its own."""
         served = [spec for spec in self.consumers if spec.is_served]
-        topics = [self.catalog.resolve(spec.topic) for spec in served]
+        topics = [self.catalog.find(spec.topic) for spec in served]
         for each in self.declared:
-            self.catalog.resolve(each.topic)  # one that nobody has declared is told of at once
+            self.catalog.find(each.topic)  # one that nobody has declared is told of at once
         specs = [self.hooked(spec) for spec in served]
         stop_request = StopRequest(self.events)
         fail = stop_request.fail
@@ -194,6 +194,7 @@ class Assembly(msgspec.Struct, frozen=True, kw_only=True):
                 lambda parts: executor_of(context, spec, checker, shared.event_loop, parts)
             ),
             store=self.store, coordinator=shared.coordinator,
+            subscribe_all=lambda: self.catalog.resolve(spec.topic),
             max_bytes=spec.options.max_in_flight_bytes or self.settings.max_in_flight_bytes,
             make_settler=make_settler, flow_clock=flow_clock, meter=meter,
         )  # fmt: skip

@@ -79,6 +79,16 @@ class TopicCatalog:
         found = self._known.get(topic) if isinstance(topic, str) else None
         return self._found(checked_name(topic, "topic")) if found is None else found
 
+    def find(self, topic: Topic | str) -> Topic:
+        """Returns a topic as `resolve` does, but subscribes no group to it.
+
+        Raises:
+            UnknownTopic: if nobody has declared a topic of that name.
+            BadTopic: if the name is not one that a topic may have.
+        """
+        own = topic if isinstance(topic, Topic) else self._own(checked_name(topic, "topic"))
+        return self._store.declare(_checked(own)) if isinstance(own, Topic) else self._read(own)
+
     def declare(self, topic: Topic) -> Topic:
         """Makes a topic known to the store, once; returns it, as far as it has grown.
 
@@ -86,13 +96,7 @@ class TopicCatalog:
             BadTopic: if it is not a topic, or its name is one that qframe keeps for itself.
             TopicMismatch: if it was declared with another kind, or has never had so many slots.
         """
-        if not isinstance(topic, Topic):
-            raise BadTopic("topic", topic, "it is not a Topic", 'use Topic("name", kind="stream")')
-        if is_internal(topic.name):
-            raise BadTopic(
-                "topic name", topic.name, f"names that begin with {INTERNAL} are qframe's own",
-                "use another name",
-            )  # fmt: skip
+        _checked(topic)
         with self._guard:
             if self._given.get(topic.name) != topic:
                 self._remember(self._store.declare(topic))
@@ -135,14 +139,25 @@ class TopicCatalog:
 
     def _found(self, name: str) -> Topic:
         with self._guard:
-            for each in (*self._consumers, *self._schedules):
-                if isinstance(each.topic, Topic) and each.topic.name == name:
-                    return self.declare(each.topic)
-            found = self._store.topic(name)
-            if found is None:
-                raise UnknownTopic(name, self._known_names())
+            own = self._own(name)
+            if isinstance(own, Topic):
+                return self.declare(own)
+            found = self._read(name)
             self._remember(found)
             return found
+
+    def _own(self, name: str) -> Topic | str:
+        """The topic of a name as the app's own parts declare it; the name if none of them does."""
+        for each in (*self._consumers, *self._schedules):
+            if isinstance(each.topic, Topic) and each.topic.name == name:
+                return each.topic
+        return name
+
+    def _read(self, name: str) -> Topic:
+        found = self._store.topic(name)
+        if found is None:
+            raise UnknownTopic(name, self._known_names())
+        return found
 
     def _known_names(self) -> set[str]:
         """The names of the store's topics and of the app's own, one of which may be meant."""
@@ -166,3 +181,19 @@ class TopicCatalog:
     def _begin_anew(self) -> None:
         """In the child of a fork, a lock that another thread of the parent held would stay held."""
         self._guard = threading.RLock()
+
+
+def _checked(topic: Topic) -> Topic:
+    """Returns a topic that users may declare.
+
+    Raises:
+        BadTopic: if it is none.
+    """
+    if not isinstance(topic, Topic):
+        raise BadTopic("topic", topic, "it is not a Topic", 'use Topic("name", kind="stream")')
+    if is_internal(topic.name):
+        raise BadTopic(
+            "topic name", topic.name, f"names that begin with {INTERNAL} are qframe's own",
+            "use another name",
+        )  # fmt: skip
+    return topic

@@ -10,6 +10,7 @@ from typing import Any, Self
 from eventually import eventually
 
 from qframe import Message, QFrame, Topic
+from qframe.errors import UnknownGroup
 from qframe.roster import Roster
 
 GROUP = "g"
@@ -62,8 +63,11 @@ class Shop:
 
     @property
     def shares(self) -> list[int]:
-        """How many slots each member owns, the most first."""
-        roster = self.roster
+        """How many slots each member owns, the most first; none while nobody has subscribed."""
+        try:
+            roster = self.roster
+        except UnknownGroup:
+            return []
         counts = Counter(owner.member for owner in roster.owners.values())
         return sorted((counts[member.id] for member in roster.members), reverse=True)
 

@@ -57,6 +57,7 @@ class Consumer:
         store: the store.
         coordinator: says which slots are this worker's.
         max_bytes: the largest sum of bodies in flight.
+        subscribe_all: subscribes all groups of the app to the topic, where it has others.
         make_settler: makes what tells the store of settlements.
         flow_clock: the clock of rates, pauses and the breaker, if it is another one.
         meter: counts what it does, if somebody wants to know.
@@ -72,6 +73,7 @@ class Consumer:
         store: Store,
         coordinator: Coordinator,
         max_bytes: int,
+        subscribe_all: Callable[[], object] = lambda: None,
         make_settler: SettlerMaker = Settler,
         flow_clock: Clock | None = None,
         meter: Meter | None = None,
@@ -85,7 +87,7 @@ class Consumer:
         self.group: str = context.group
         self._coordinator = coordinator
         self._bell = bell = store.bell([context.topic])
-        self._subscription = Subscription(context, store)
+        self._subscription = Subscription(context, store, subscribe_all)
         self.in_flight: InFlight = InFlight(
             max_messages=context.options.max_in_flight, max_bytes=max_bytes, on_room=bell.ring
         )

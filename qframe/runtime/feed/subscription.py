@@ -35,9 +35,14 @@ class Subscription(Service):
     Args:
         context: the consumer's; its group as the store knows it.
         store: the store.
+        subscribe_all: subscribes all groups of the app to the topic, where it has others: together,
+            so that each has what was published before any group was there.
     """
 
-    def __init__(self, context: ConsumerContext, store: SubscribingStore) -> None:
+    def __init__(
+        self, context: ConsumerContext, store: SubscribingStore,
+        subscribe_all: Callable[[], object] = lambda: None,
+    ) -> None:  # fmt: skip
         super().__init__(context.name_of("subscription"), context.fail)
         self._context = context
         self._topic = context.topic
@@ -46,6 +51,7 @@ class Subscription(Service):
         self._start_at = options.start
         self._max_parked = options.parked_at_most
         self._store = store
+        self._subscribe_all = subscribe_all
         self._birth = ""
         expires_s = options.broadcast_expires if options.broadcast else None
         self._every_s = 0.0 if expires_s is None else min(SELDOM_S, expires_s / 10)
@@ -64,6 +70,7 @@ class Subscription(Service):
         """
         while True:
             try:
+                self._subscribe_all()
                 self._subscribe()
                 break
             except SlotsClosed as error:

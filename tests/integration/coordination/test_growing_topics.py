@@ -142,11 +142,14 @@ def begin_to_split(app: QFrame) -> Doubling:
 
 
 @pytest.mark.parametrize("shop", ["sqlite", "redis"], indirect=True)
-@pytest.mark.parametrize("broadcast", [False, True])
+@pytest.mark.parametrize(
+    ("group", "broadcast"), [("there", False), ("new", False), ("its own", True)]
+)
 def test_a_worker_that_starts_while_a_slot_is_closed_finishes_a_growth_whose_process_is_dead(
-    shop: Open, monkeypatch: pytest.MonkeyPatch, *, broadcast: bool
+    shop: Open, monkeypatch: pytest.MonkeyPatch, group: str, *, broadcast: bool
 ) -> None:
-    """After a restart there is no other one; a group of its own waits for that."""
+    """After a restart there is no other one; a group that is new, or its own, waits for that."""
+    monkeypatch.setattr(role, "CLOSED_PATIENCE_S", 0)
     monkeypatch.setattr(sweeper, "LOOK_EVERY_S", 0.1)
     topic = Topic("t", slots=2)
     seen: list[int] = []
@@ -154,7 +157,8 @@ def test_a_worker_that_starts_while_a_slot_is_closed_finishes_a_growth_whose_pro
     def handle(message: Message) -> None:
         seen.append(message.body)
 
-    with shop(topic, handle, broadcast=broadcast).app as mover:
+    # Those of a process that only publishes are subscribed, but for a broadcast group.
+    with shop(topic, handle, broadcast=group != "there").app as mover:
         mover.publish(topic, -1)
         begin_to_split(mover).leave()
     with shop(topic, handle, broadcast=broadcast) as worker:
