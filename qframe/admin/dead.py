@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime
+from itertools import chain
 from typing import Final, Literal
 
 from qframe.admin.causes import CauseCounts, DeadCauses, cause_of
@@ -202,14 +203,21 @@ class DeadAdmin(AdminRole):
         store = context.store
         step: DeadStep = store.retry_dead if verb == "dead_retry" else store.drop_dead
         first = _place_before(since)
-        last = DeadPlace(store.now_ms(found), 2**20, 2**60) if until is None else dead_place(until)
-        chosen = ChosenDead(None, STEP, first, last)
+        now = DeadPlace(store.now_ms(found), 2**20, 2**60)
+        last = None if until is None else dead_place(until)
+        chosen = ChosenDead(None, STEP, first, now if last is None else min(now, last))
         if ids != "all":
             steps = _steps_by_id(step, found, group, ids)
-        elif cause is None:
-            steps = _steps_of_all(step, found, group, chosen)
         else:
-            steps = self._steps_of_cause(step, found, group, chosen, cause)
+            if cause is None:
+                steps = _steps_of_all(step, found, group, chosen)
+            else:
+                named = self._by_id(found, group, chosen, cause)
+                steps = _steps_of_named(step, found, group, named)
+            # Those that died before the clock was set back; what dies meanwhile stands among them.
+            later = ChosenDead(None, STEP, now if first is None else max(now, first), last)
+            before = list(self._by_id(found, group, later, cause))
+            steps = chain(steps, _steps_of_named(step, found, group, before))
         done = 0
         try:
             for changed in steps:
@@ -218,21 +226,21 @@ class DeadAdmin(AdminRole):
                     on_progress(done)
         finally:  # also of one that was stopped on its way
             if done:
-                named = None if ids == "all" else list(ids[:STEP])
                 context.audit.record(
-                    verb, found, group, count=done, ids=named, cause=cause,
+                    verb, found, group, count=done, cause=cause,
+                    ids=None if ids == "all" else list(ids[:STEP]),
                     since_ms=None if first is None else first.died_at_ms + 1,
                 )  # fmt: skip
         return done
 
-    def _steps_of_cause(
-        self, step: DeadStep, topic: Topic, group: str, chosen: ChosenDead, cause: str
-    ) -> Iterator[int]:
-        """Settles those of one cause, page by page."""
+    def _by_id(
+        self, topic: Topic, group: str, chosen: ChosenDead, cause: str | None
+    ) -> Iterator[ChosenDead]:
+        """The same dead letters by their ids, page by page; of one cause, or of all."""
         for page in self._pages(topic, group, chosen):
-            ids = [record.id for record in page if cause_of(record).name == cause]
+            ids = [each.id for each in page if cause is None or cause_of(each).name == cause]
             place = page[-1].dead_place
-            yield step(topic, group, chosen._replace(ids=ids, until=place)) if ids else 0
+            yield chosen._replace(ids=ids, until=place)
             chosen = chosen._replace(after=place)
 
     def _pages(self, topic: Topic, group: str, chosen: ChosenDead) -> Iterator[list[Record]]:
@@ -246,6 +254,14 @@ def _steps_of_all(step: DeadStep, topic: Topic, group: str, chosen: ChosenDead) 
     """Settles all that are chosen, in steps; a death meanwhile stands behind them."""
     while changed := step(topic, group, chosen):
         yield changed
+
+
+def _steps_of_named(
+    step: DeadStep, topic: Topic, group: str, named: Iterable[ChosenDead]
+) -> Iterator[int]:
+    """Settles those that are chosen by their ids."""
+    for chosen in named:
+        yield step(topic, group, chosen) if chosen.ids else 0
 
 
 def _steps_by_id(step: DeadStep, topic: Topic, group: str, ids: Sequence[str]) -> Iterator[int]:

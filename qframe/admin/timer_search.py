@@ -158,12 +158,16 @@ def change_all(
             "state", chosen.query.state, "it is changed by other means",
             "see: qframe dead, or wait until its handler is done",
         )  # fmt: skip
-    began_ms = store.now_ms(topic)
+    until_ms = store.now_ms(topic)
+    if chosen.published_until_ms is not None:
+        until_ms = min(until_ms, chosen.published_until_ms)
+    chosen = chosen._replace(published_until_ms=None)
     seen: set[int] = set()  # moved to a later time, a timer is met again
     for page in _pages(store, topic, chosen):
+        now_ms = store.now_ms(topic)  # what is later was published before the clock was set back
         changes: list[TimerChange] = []
         for record in page:
-            if not chosen.fits(record) or record.published_at_ms > began_ms:
+            if not chosen.fits(record) or until_ms < record.published_at_ms <= now_ms:
                 continue
             name = hash((record.slot, record.subject))
             if name in seen:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from bench import SETTLED, Bench, body_of
 
+from qframe.admin.admin import Admin
 from qframe.stores.records import ChosenDead
 
 KINDS = ("stream", "ordered", "delay", "priority", "merge")
@@ -88,6 +89,33 @@ def test_the_longest_dead_come_first(bench: Bench) -> None:
     assert [
         letter.body for letter in bench.store.dead(topic, "g", ChosenDead(ids=[got[3].id]))
     ] == [b"3"]
+
+
+@pytest.mark.parametrize("cause", [None, "E: no"])
+@pytest.mark.parametrize("kind", ["stream", "ordered"])
+def test_all_are_those_too_that_died_before_the_clock_was_set_back(
+    bench: Bench, kind: str, cause: str | None
+) -> None:
+    """As by a failover to a server whose clock is behind; a death meanwhile is left alone still."""
+    topic = bench.topic(kind, "g")
+    admin = Admin(bench.store, roster=bench.store.roster)
+
+    def die(*ids: str) -> None:
+        bench.advance(1)
+        for one in ids:
+            bench.publish(topic, one, one, id=one)
+        bench.kill(topic, *bench.got(topic), error="E: no")
+
+    die("a", "b")
+    seen = admin.dead(topic, "g")[0]
+    bench.advance(-3_600_000)
+    die("c")
+    name = cause and admin.dead_causes(topic, "g").causes[0].name
+    assert admin.dead_drop(topic, "g", "all", until=seen, cause=name) == 2
+    die("d")
+    done = admin.dead_drop(topic, "g", "all", cause=name, on_progress=lambda _: die("late"))
+    assert done == 2
+    assert [letter.id for letter in bench.store.dead(topic, "g")] == ["late"]
 
 
 @pytest.mark.promise(7)

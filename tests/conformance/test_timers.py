@@ -6,6 +6,7 @@ import pytest
 from bench import Bench, body_of, timers_in_pages
 from timer_acts import cancel, edit
 
+from qframe.admin.admin import Admin
 from qframe.stores.records import TimerSpan
 from qframe.stores.timer_change import TimerChange
 
@@ -55,6 +56,23 @@ def test_a_cancelled_timer_never_comes_and_is_counted(bench: Bench, kind: str) -
     bench.advance(100)
     assert bench.bodies(topic) == []
     assert bench.total(topic).cancelled == 1
+
+
+@pytest.mark.parametrize("kind", SUBJECTS)
+def test_all_are_those_too_that_were_published_before_the_clock_was_set_back(
+    bench: Bench, kind: str
+) -> None:
+    """As by a failover to a server whose clock is behind; what comes later is left alone still."""
+    topic = bench.topic(kind, "g")
+    bench.publish(topic, 1, "a", delay_ms=300)
+    bench.advance(-3_600_000)
+    bench.publish(topic, 2, "b", delay_ms=300)
+    seen_ms = bench.store.now_ms()
+    bench.advance(1)
+    bench.publish(topic, 3, "late", delay_ms=300)
+    admin = Admin(bench.store, roster=bench.store.roster)
+    assert admin.cancel_timers(topic, published_until=seen_ms).done == 2
+    assert [one.key for one in bench.store.timers(topic)] == ["late"]
 
 
 @pytest.mark.promise(4)
