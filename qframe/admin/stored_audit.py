@@ -18,16 +18,16 @@ from qframe.admin.context import AdminRole
 from qframe.errors import QFrameError, UnknownTopic
 from qframe.message import Delivery
 from qframe.options.rules import checked_limit
-from qframe.stores.base import Groups, Inspecting, Logs, Publishing, Topics
+from qframe.stores.base import Groups, Logs, Publishing, Topics
+from qframe.stores.records import FOREVER_MS
 from qframe.stores.types import Entry
 from qframe.topic import INTERNAL, Kind, Topic
 
 TOPIC: Final = Topic(f"{INTERNAL}audit", Kind.STREAM, 1, retain="90d")
 MOST_VALUES: Final = 20
-_DAY_MS: Final = 86_400_000
 
 
-class AuditStore(Topics, Publishing, Groups, Logs, Inspecting, Protocol):
+class AuditStore(Topics, Publishing, Groups, Logs, Protocol):
     """The roles of a store that keeps an audit."""
 
 
@@ -87,18 +87,13 @@ class AuditAdmin(AdminRole):
         context.require("view")
         most, store = checked_limit(limit), context.store
         try:
-            end = before if before is not None else store.offsets_at(TOPIC, _ahead_ms(store))[0]
+            end = before if before is not None else store.offsets_at(TOPIC, FOREVER_MS)[0]
             first = max(0, end - most)
             found = store.read_log(TOPIC, 0, first, min(most, end - first))
         except UnknownTopic:  # nothing was ever done
             return []
         read = [_entry_of(each) for each in found if each.seq < end]
         return [each for each in reversed(read) if each is not None]
-
-
-def _ahead_ms(store: Inspecting) -> int:
-    """A moment at which nothing can have joined a log yet."""
-    return store.now_ms() + _DAY_MS
 
 
 def _entry_of(delivery: Delivery) -> AuditEntry | None:

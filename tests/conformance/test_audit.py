@@ -43,3 +43,12 @@ def test_an_entry_is_bounded_and_what_is_none_is_passed(bench: Bench) -> None:
     bench.publish(TOPIC, b"no entry")
     assert admin_of(bench, "eve").audit() == [entry]
     assert bench.store.verify(TOPIC) == []
+
+
+def test_what_was_done_before_the_clock_was_set_back_is_seen(bench: Bench) -> None:
+    topic = bench.topic("stream", "g")
+    admin = admin_of(bench, "ada")
+    admin.pause(topic, "g")
+    bench.advance(-7 * 86_400_000)
+    admin.resume(topic, "g")
+    assert [each.verb for each in admin.audit()] == ["resume", "pause"]
