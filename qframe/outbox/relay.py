@@ -119,7 +119,7 @@ class Relay(SteppedService):
         self._slots: Slots | None = None
         self._topic: Topic | None = None
         self._gone: dict[int, str] = {}  # the ids of rows in their topics, not deleted yet
-        self._untaken: set[int] = set()  # marked, and refused
+        self._untaken: dict[int, str] = {}  # likewise, of those that are marked, and refused
         self._served: Mapping[int, str] = {}
         self._blocked = BlockedLines(clock)
         self._limit = FIRST_BATCH
@@ -245,8 +245,7 @@ class Relay(SteppedService):
         try:
             self._send(self._topic_of(name, rows), rows)
         except BadInput as error:
-            unmarked = {row.number for row in rows if row.sent_at is None}
-            self._untaken |= unmarked - self._gone.keys()
+            self._refused(row for row in rows if row.number not in self._gone)
             self._block(name, None, error)
 
     def _send(self, topic: Topic, rows: list[OutboxRow]) -> None:
@@ -261,12 +260,12 @@ class Relay(SteppedService):
             self._send_apart(topic, sound, error)
             return
         except (StoreUnavailable, StoreFull):
-            self._untaken |= {row.number for row in sound if row.sent_at is None}
+            self._refused(sound)
             raise
         before = len(self._gone)
         for row, each in zip(sound, published, strict=True):
             if each.outcome is Outcome.FULL:
-                self._untaken.add(row.number)
+                self._untaken[row.number] = row.id
                 self._block(topic.name, row.line, "the topic is full")
             else:
                 self._gone[row.number] = row.id
@@ -277,7 +276,7 @@ class Relay(SteppedService):
     def _send_apart(self, topic: Topic, rows: list[OutboxRow], error: BadBody) -> None:
         """Sends halves by themselves, until the row whose body the store cannot take is alone."""
         if len(rows) == 1:
-            self._untaken |= {row.number for row in rows if row.sent_at is None}
+            self._refused(rows)
             self._block(topic.name, rows[0].line, error)
             return
         middle = len(rows) // 2
@@ -323,17 +322,21 @@ class Relay(SteppedService):
         sound, entries = [], []
         for row in rows:
             if self._blocked.has(row.topic, row.line):
-                self._untaken |= {row.number} if row.sent_at is None else set()
+                self._refused([row])
                 continue
             try:
                 entry = entry_of(topic, row)
             except (BadInput, msgspec.DecodeError) as error:
-                self._untaken |= {row.number} if row.sent_at is None else set()
+                self._refused([row])
                 self._block(row.topic, row.line, error)
             else:
                 sound.append(row)
                 entries.append(entry)
         return sound, entries
+
+    def _refused(self, rows: Iterable[OutboxRow]) -> None:
+        """The topic has not taken rows; it may have taken those that were marked before."""
+        self._untaken |= {row.number: row.id for row in rows if row.sent_at is None}
 
     def _block(self, topic: str, line: int | None, why: BaseException | str) -> None:
         first = self._blocked.begin(topic, line)

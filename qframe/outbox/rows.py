@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 from zlib import crc32
 
@@ -199,27 +199,29 @@ class OutboxStatements:
         for some in _steps(numbers):
             connection.execute(statement.where(number.in_(some)))
 
-    def unmark(self, connection: Connection, numbers: Iterable[int]) -> None:
+    def unmark(self, connection: Connection, ids: Mapping[int, str]) -> None:
         """The store has not taken these, for sure."""
         statement = update(self._outbox).values(sent_at=None)
-        for some in _steps(numbers):
-            connection.execute(statement.where(self._outbox.c.number.in_(some)))
+        for are_meant in self._named(ids):
+            connection.execute(statement.where(are_meant))
 
     def delete(self, connection: Connection, ids: Mapping[int, str]) -> int:
-        """Deletes rows that the store has, or that nobody wants; returns how many there were.
+        """Deletes rows that the store has, or that nobody wants; returns how many there were."""
+        statement = delete(self._outbox)
+        return sum(
+            connection.execute(statement.where(are_meant)).rowcount
+            for are_meant in self._named(ids)
+        )
 
-        They are named by number and id: a database that has lost its last rows, in a failover or
-        since a backup was restored, gives their numbers to other messages.
+    def _named(self, ids: Mapping[int, str]) -> Iterator[ColumnElement[bool]]:
+        """The conditions for rows that were read before, by number and id, some at a time.
+
+        A database that has lost its last rows, in a failover or since a backup was restored, gives
+        their numbers to other messages.
         """
         outbox = self._outbox.c
-        return sum(
-            connection.execute(
-                delete(self._outbox).where(
-                    outbox.number.in_(some), outbox.id.in_([ids[number] for number in some])
-                )
-            ).rowcount
-            for some in _steps(ids)
-        )
+        for some in _steps(ids):
+            yield and_(outbox.number.in_(some), outbox.id.in_([ids[each] for each in some]))
 
     def asked_again(self, connection: Connection) -> int:
         """A number that is another one once somebody has called `ask_again`."""

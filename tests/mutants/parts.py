@@ -51,10 +51,10 @@ PARTS: Final = [
     Mutant(
         "what a relay has sent without a reply is deleted",
         "outbox/relay.py",
-        "        except (StoreUnavailable, StoreFull):\n            self._untaken |=",
+        "        except (StoreUnavailable, StoreFull):\n            self._refused(",
         "        except PublishUnknown:\n"
-        "            self._gone |= {row.number for row in sound}\n            raise\n"
-        "        except (StoreUnavailable, StoreFull):\n            self._untaken |=",
+        "            self._gone |= {row.number: row.id for row in sound}\n            raise\n"
+        "        except (StoreUnavailable, StoreFull):\n            self._refused(",
         RELAY,
     ),
     Mutant(

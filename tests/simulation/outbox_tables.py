@@ -127,7 +127,7 @@ class RelayTransaction:
         self.database = engine.database
         self.gone: dict[int, str] = {}
         self._failovers = engine.database.failovers
-        self.unmarked: set[int] = set()
+        self.unmarked: dict[int, str] = {}
         self.marked: set[int] = set()
 
     def commit(self) -> None:
@@ -140,8 +140,9 @@ class RelayTransaction:
         for number, name in sorted(self.gone.items()):
             if number in rows and rows[number].id == name:
                 self.database.on_deleted(rows.pop(number))
-        for number in sorted(self.unmarked & rows.keys()):
-            rows[number] = rows[number]._replace(sent_at=None)
+        for number, name in sorted(self.unmarked.items()):
+            if number in rows and rows[number].id == name:
+                rows[number] = rows[number]._replace(sent_at=None)
         for number in sorted(self.marked & rows.keys()):
             if rows[number].sent_at is None:
                 rows[number] = rows[number]._replace(sent_at=now_ms)
@@ -168,7 +169,7 @@ class RowStatements:
         def read() -> list[OutboxRow]:
             now_ms = connection.database.process.now_ms()
             found = [
-                row._replace(now=now_ms, sent_at=None) if number in connection.unmarked
+                row._replace(now=now_ms, sent_at=None) if connection.unmarked.get(number) == row.id
                 else row._replace(now=now_ms)
                 for number, row in sorted(connection.database.rows.items())
                 if row.line % SLOTS in slots and connection.gone.get(number) != row.id
@@ -182,8 +183,8 @@ class RowStatements:
         connection.marked.update(numbers)
         connection.engine.ask("outbox mark", _nothing)
 
-    def unmark(self, connection: RelayTransaction, numbers: Iterable[int]) -> None:
-        connection.unmarked.update(numbers)
+    def unmark(self, connection: RelayTransaction, ids: Mapping[int, str]) -> None:
+        connection.unmarked.update(ids)
 
     def delete(self, connection: RelayTransaction, ids: Mapping[int, str]) -> int:
         connection.gone.update(ids)

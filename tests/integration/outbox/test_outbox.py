@@ -230,7 +230,9 @@ def test_a_row_keeps_when_it_was_handed_to_the_store_first(local: Engine) -> Non
         connection.execute(text(f"UPDATE {outbox.rows.channel} SET sent_at = 5"))
         outbox.rows.mark(connection, [row.number])
         assert [each.sent_at for each in outbox.rows.page(connection, limit=9)] == [5]
-        outbox.rows.unmark(connection, [row.number])
+        outbox.rows.unmark(connection, {row.number: "another"})
+        assert [each.sent_at for each in outbox.rows.page(connection, limit=9)] == [5]
+        outbox.rows.unmark(connection, {row.number: row.id})
         assert [each.sent_at for each in outbox.rows.page(connection, limit=9)] == [None]
 
 

@@ -27,7 +27,7 @@ from qframe.clock import SYSTEM_CLOCK
 from qframe.errors import AnswerLost, PublishUnknown, StoreUnavailable
 from qframe.events import Events
 from qframe.outbox.relay import Relay
-from qframe.outbox.rows import SLOTS, slot_of
+from qframe.outbox.rows import SLOTS, line_of, slot_of
 from qframe.producing.entry_sender import TRIES
 
 orders = Topic("orders", kind="ordered", slots=4)
@@ -307,6 +307,40 @@ def test_a_row_under_a_number_that_was_given_before_is_relayed(local: Engine, st
         assert outbox.pending() == 0
         assert sum(each.published for each in app.store.stats(orders, "g")) == 2
         served.relay.leave()
+
+
+@pytest.mark.promise(1)
+def test_a_relay_takes_no_mark_back_of_a_row_under_a_number_that_was_given_before(
+    local: Engine, store: str
+) -> None:
+    """The database was restored without the row that was refused, and has lent its number."""
+    brief, outbox = Topic("brief", dedupe_window="1ms"), Outbox(local)
+    outbox.create()
+    first, second = (slot_of(line_of("brief", key, "")) for key in "ab")
+    assert first != second
+    with QFrame(store=store) as app, closing(sqlite3.connect(":memory:")) as backup:
+        app.declare(brief)
+        app.store.subscribe(brief, "g")
+        one, other = Served(app, outbox), Served(app, outbox)
+        with closing(sqlite3.connect(str(local.url.database))) as file:
+            file.backup(backup)
+            put(outbox, brief, 1, key="a")
+            one.producer.before("send", loses(StoreUnavailable("store", "away")))
+            with pytest.raises(StoreUnavailable):
+                one.turn(f"{1:016x}", first)
+            local.dispose()
+            backup.backup(file)
+        put(outbox, brief, 2, key="b")
+        other.producer.after("send", loses(PublishUnknown("brief", ["m"])))
+        with pytest.raises(PublishUnknown):
+            other.turn(f"{2:016x}", second)
+        one.relay.turn()
+        other.turn(f"{2:016x}", second)
+        other.turn(f"{2:016x}", second)
+        assert outbox.pending() == 0
+        assert sum(each.published for each in app.store.stats(brief, "g")) == 1
+        for each in (one, other):
+            each.relay.leave()
 
 
 @pytest.mark.promise(5)
