@@ -301,7 +301,9 @@ class Relay(SteppedService):
         """All but those of which the topic may have forgotten the ids, and which it has."""
         trusted_ms = topic.dedupe_window_ms * TRUSTED
         doubtful = [
-            row for row in rows if row.sent_at is not None and row.now - row.sent_at > trusted_ms
+            row
+            for row in rows
+            if row.sent_at is not None and not 0 <= row.now - row.sent_at <= trusted_ms
         ]
         if not doubtful:
             return rows
