@@ -13,7 +13,7 @@ from qframe.errors import StoreDamaged, UnknownGroup
 from qframe.stores import faults
 from qframe.stores.faults import Fault, Part
 from qframe.stores.records import Stats
-from qframe.stores.redis.counts import counts_of, cursor_of, stats_of
+from qframe.stores.redis.counts import counts_of, cursor_of, lengths_of, stats_of
 from qframe.stores.redis.dead import By
 from qframe.stores.redis.envelopes import (
     LENGTH,
@@ -33,12 +33,15 @@ from qframe.stores.redis.keys import UNCLAIMED, Argument, SlotKeys
 from qframe.stores.redis.logs import log
 from qframe.stores.redis.reading import Malformed, place_of
 from qframe.stores.rules import BACKLOGGED
-from qframe.topic import Kind
 
 PAGE: Final = 500
 LOOKS: Final = 5
 SUSPECTS: Final = 1000
-PLACES: Final = ("waiting", "retry", "todo", "doing")
+NOT_DUE: Final = ("waiting", "retry")
+PLACES: Final = (*NOT_DUE, "todo", "doing")
+_COUNTED: Final = {
+    "parked": "behind heads that wait", "running": "in hand", "behind": "behind heads",
+}  # fmt: skip
 
 OF_SLOT: Final = {
     "head": "string", "first": "string", "ticket": "string", "log": "stream", "later": "zset",
@@ -267,13 +270,17 @@ def _subjects(redis: Redis, keys: SlotKeys, one: Stats, where: str) -> Iterator[
     if after is not None and after == before:
         behind = sum(lengths.values())
         there = len(heads) + behind + after.held
-        if keys.topic.kind is Kind.STREAM:
-            if missing := after.behind - behind:
-                what = f"{after.behind} messages are counted behind heads, {behind} exist"
-                yield Fault(where, what, group, slot, Part.COUNT, missing)
-        elif missing := after.unsettled() - there:
+        if keys.topic.has_subjects and (missing := after.unsettled() - there):
             what = f"{after.unsettled()} messages are not settled, {there} exist"
             yield Fault(where, what, group, slot, Part.COUNT, missing)
+        waiting = [each for each, of in standing.items() if {*of} & {*NOT_DUE}]
+        given = [
+            states.get(each, Attempts()).given for each, of in standing.items() if "doing" in of
+        ]
+        for name, by in after.differences(keys.topic.kind, lengths, waiting, given).items():
+            told = getattr(after, name)
+            what = f"{told} messages are counted {_COUNTED[name]}, and {told + by} stand there"
+            yield Fault(where, what, group, slot, Part.COUNT, f"{name} {by}")
 
 
 def _dead(redis: Redis, keys: SlotKeys, one: Stats, where: str) -> Iterator[Fault]:
@@ -362,18 +369,6 @@ def _faults_of(
         yield "in doing without an attempt", None
     if not is_ordered and behind and not state.receipt:
         yield "a next round behind a free head", faults.NEXT_ROUND
-
-
-def lengths_of(
-    redis: Redis, keys: SlotKeys, group: str, slot: int, subjects: list[bytes]
-) -> dict[bytes, int]:
-    """How many messages stand behind each head."""
-    found: dict[bytes, int] = {}
-    for start in range(0, len(subjects), PAGE):
-        page = subjects[start : start + PAGE]
-        lists = [keys.key(slot, "behind:", group) + subject for subject in page]
-        found |= dict(zip(page, redis.ask_many([(key, "LLEN") for key in lists]), strict=True))
-    return found
 
 
 def pairs(redis: Redis, key: bytes, scan: str) -> dict[bytes, bytes]:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final, NamedTuple
 
 from qframe.drivers.redis import Redis
 from qframe.stores.records import Stats, unclaimed
@@ -13,6 +13,10 @@ from qframe.stores.redis.envelopes import (
 from qframe.stores.redis.groups import NO_GROUP, known, names
 from qframe.stores.redis.keys import UNCLAIMED, SlotKeys
 from qframe.stores.types import NO_EPOCH
+from qframe.topic import Kind
+
+_MORE: Final = 1
+_PAGE: Final = 500
 
 
 class StreamPosition(NamedTuple):
@@ -126,7 +130,7 @@ def cursor_of(redis: Redis, keys: SlotKeys, group: str, slot: int) -> StreamPosi
 
 
 class SlotCounts(NamedTuple):
-    """The counts of a slot with a backlog, which stand still or not."""
+    """The counts of a slot, which stand still or not; and whether it may have a backlog."""
 
     published: int
     acked: int
@@ -136,16 +140,37 @@ class SlotCounts(NamedTuple):
     behind: int
     dead: int
     held: int
+    has_backlog: bool
 
     def unsettled(self) -> int:
         """How many messages there should be."""
         return self.published + self.held - self.acked - self.cancelled - self.dead
 
+    def differences(
+        self, kind: Kind, lengths: Mapping[bytes, int], waiting: Iterable[bytes],
+        given: Iterable[int],
+    ) -> dict[str, int]:  # fmt: skip
+        """The counts of a backlog that are wrong, and by how much what was found is more.
+
+        Args:
+            kind: the topic's.
+            lengths: how many messages stand behind each head.
+            waiting: the heads that are not due.
+            given: how many messages of each head that is in doing are handed out.
+        """
+        if not self.has_backlog:
+            return {}
+        found = {"parked": sum(lengths.get(each, 0) for each in waiting), "running": sum(given)}
+        if kind is Kind.STREAM:
+            found["behind"] = sum(lengths.values())
+        changes = {name: there - getattr(self, name) for name, there in found.items()}
+        return {name: by for name, by in changes.items() if by}
+
 
 def counts_of(redis: Redis, keys: SlotKeys, group: str, slot: int) -> SlotCounts:
     """The counts of a slot as they are now."""
-    names = ("published", "acked", "cancelled", "parked", "running", "behind")
-    found, dead, held = redis.ask_many(
+    names = ("published", "acked", "cancelled", "parked", "running", "behind", "max_parked")
+    (*found, max_parked), dead, held = redis.ask_many(
         [
             (keys.key(slot, "cursor", group), "HMGET", *names),
             (keys.key(slot, "dead", group), "ZCARD"),
@@ -153,7 +178,17 @@ def counts_of(redis: Redis, keys: SlotKeys, group: str, slot: int) -> SlotCounts
         ]
     )
     published, acked, cancelled, parked, running, behind = (int(each or 0) for each in found)
-    return SlotCounts(published, acked, cancelled, parked, running, behind, dead, held)
+    has_backlog = keys.topic.kind is Kind.ORDERED or max_parked is not None
+    return SlotCounts(published, acked, cancelled, parked, running, behind, dead, held, has_backlog)
 
 
-_MORE = 1
+def lengths_of(
+    redis: Redis, keys: SlotKeys, group: str, slot: int, subjects: list[bytes]
+) -> dict[bytes, int]:
+    """How many messages stand behind each head."""
+    found: dict[bytes, int] = {}
+    for start in range(0, len(subjects), _PAGE):
+        page = subjects[start : start + _PAGE]
+        lists = [keys.key(slot, "behind:", group) + subject for subject in page]
+        found |= dict(zip(page, redis.ask_many([(key, "LLEN") for key in lists]), strict=True))
+    return found

@@ -17,22 +17,21 @@ from qframe.errors import UnknownGroup
 from qframe.stores.acts import Repairing
 from qframe.stores.faults import Mendable, Part, mendable, recounted
 from qframe.stores.redis.audit import (
-    PLACES,
-    lengths_of,
+    NOT_DUE,
     missing_of,
     pairs,
     scanned,
     verify,
 )
-from qframe.stores.redis.counts import SlotCounts, counts_of, cursor_of, stats_of
+from qframe.stores.redis.counts import SlotCounts, counts_of, lengths_of, stats_of
 from qframe.stores.redis.envelopes import shown, state_of
 from qframe.stores.redis.groups import known
 from qframe.stores.redis.keys import Argument, SlotKeys
 from qframe.stores.redis.role import RedisRole
-from qframe.stores.rules import BACKLOGGED
 from qframe.topic import Kind, Topic
 
 LOOKS: Final = 10
+_RECOUNTED: Final = "what stands behind others and what is in hand is counted anew"
 _DONE: Final = {
     "lease": "what was in hand of nobody is taken back",
     "next": "the next message stands in the place of the one that is gone",
@@ -96,11 +95,7 @@ def _recount(redis: Redis, keys: SlotKeys, wrong: Mendable, now: str) -> list[st
     changes: dict[str, int] = {}
     key = keys.key(slot, "cursor", group)
     mends = redis.ask(key, "HGET", "mends") or b"0"
-    is_stream = keys.topic.kind is Kind.STREAM
-    may_have_backlog = keys.topic.kind in BACKLOGGED
-    if is_stream:
-        may_have_backlog = cursor_of(redis, keys, group, slot).has_backlog
-    if not may_have_backlog:
+    if not counts_of(redis, keys, group, slot).has_backlog:
         [one] = stats_of(redis, keys, group, [slot], now)  # of one moment
         missing = missing_of(one)
         settled = one.settled
@@ -113,14 +108,15 @@ def _recount(redis: Redis, keys: SlotKeys, wrong: Mendable, now: str) -> list[st
         else:
             return ["its counts do not stand still: pause the group, and repair again"]
         missing, settled = before.unsettled() - there, before.acked
-        if is_stream:
+        if keys.topic.kind is Kind.STREAM:
             [one] = stats_of(redis, keys, group, [slot], now)
-            missing = missing_of(one) - changes["behind"]
+            missing = missing_of(one) - changes.get("behind", 0)
+    told = [_RECOUNTED] if changes else []
     _share_out(changes, missing, settled, keys.topic.kind)
     member = " ".join(f"{name} {by}" for name, by in changes.items() if by)
     if not member or not mend(redis, keys, group, slot, "count", mends, member, now):
         return []
-    return [recounted(missing)] if missing else []
+    return [*told, *([recounted(missing)] if missing else [])]
 
 
 def _share_out(changes: dict[str, int], missing: int, settled: int, kind: Kind) -> None:
@@ -147,15 +143,11 @@ def _there(
 
     heads = list({subject for subject, _ in scanned(redis, key("body"), "HSCAN")})
     lengths = lengths_of(redis, keys, group, slot, heads)
-    waiting = {each for name in PLACES[:2] for each in pairs(redis, key(name), "ZSCAN")}
+    waiting = {each for name in NOT_DUE for each in pairs(redis, key(name), "ZSCAN")}
     given = {
         subject: state_of(value).given for subject, value in scanned(redis, key("tries"), "HSCAN")
     }
     doing = pairs(redis, key("doing"), "ZSCAN")
-    parked = sum(lengths.get(each, 0) for each in waiting)
-    running = sum(given.get(each, 0) for each in doing)
-    behind = sum(lengths.values())
-    differ = {"parked": parked - counts.parked, "running": running - counts.running}
-    if keys.topic.kind is Kind.STREAM:
-        differ["behind"] = behind - counts.behind
-    return len(heads) + behind + counts.held, differ
+    running = [given.get(each, 0) for each in doing]
+    differ = counts.differences(keys.topic.kind, lengths, waiting, running)
+    return len(heads) + sum(lengths.values()) + counts.held, differ

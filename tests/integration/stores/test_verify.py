@@ -197,6 +197,11 @@ def test_a_corruption_of_rows_is_found_and_mended_or_left_with_its_reason(
 # Of Redis: the kind, the key and what is done to it, and what is said of the place.
 KEYS: dict[str, tuple[str, str, tuple[Any, ...], str]] = {
     "a count": ("ordered", "cursor", ("HINCRBY", "acked", 1), "are not settled, 8 exist"),
+    "what waits behind another": (
+        "ordered", "cursor", ("HINCRBY", "parked", 1),
+        "1 messages are counted behind heads that wait, and 0 stand there"),
+    "what is in hand": ("ordered", "cursor", ("HINCRBY", "running", -1),
+                        "1 messages are counted in hand, and 2 stand there"),
     "a start": ("stream", "cursor", ("HINCRBY", "base", 6), "2 published, 8 accounted for"),
     "a published one": ("ordered", "cursor", ("HINCRBY", "published", -3), "are not settled"),
     "a stray": ("priority", "todo", ("ZADD", 0, b"\0" * 16 + b"gone"),
@@ -323,21 +328,52 @@ def test_what_a_repair_mends_rings_and_a_slot_that_is_closed_is_left(redis: Redi
 
 
 @pytest.mark.promise(10)
+@pytest.mark.parametrize("by", [1, -1])
 @pytest.mark.parametrize(
-    ("kind", "count"), [("ordered", "parked"), ("ordered", "running"), ("stream", "behind")]
+    ("count", "said"),
+    [
+        ("parked", "behind heads that wait, and 2 stand there"),
+        ("running", "in hand, and 1 stand there"),
+        ("behind", "behind heads, and 2 stand there"),
+    ],
 )
-def test_what_is_there_is_what_the_counts_say(redis: RedisStore, kind: str, count: str) -> None:
-    topic = staged(redis, kind)
-    if kind == "ordered":
-        redis.publish(topic, [entry(topic, 30, "gap", sequence=2)])
+def test_a_count_of_what_is_parked_in_a_stream_is_found_and_mended(
+    redis: RedisStore, count: str, said: str, by: int
+) -> None:
+    topic = staged(redis, "stream")
+    redis.subscribe(topic, "g", max_parked=100)
+    redis.publish(topic, [entry(topic, number, "k5") for number in (20, 21)])
+    asks = [PullRequest(0, EPOCH, 50)]
+    got = redis.pull(topic, "g", asks, PullTerms("s", 60_000, 16)).deliveries
+    waits_ms = {"k5": 600_000, "k6": 0}
+    redis.settle(
+        topic, "g",
+        [
+            Settlement(
+                0, one.subject, one.seq, one.receipt, 1, EPOCH, Verdict.RETRY, waits_ms[one.key]
+            )
+            for one in got if one.key in waits_ms
+        ],
+    )  # fmt: skip
+    assert len(redis.pull(topic, "g", asks, PullTerms("u", 60_000, 16)).deliveries) == 1
+    redis.publish(topic, [entry(topic, 22, "k8")])
+    assert redis.verify(topic) == []
+    redis._redis.ask(f"qf:{{{redis.namespace}:{topic.name}:0}}:g:g:cursor", "HINCRBY", count, by)
+    is_found_and_mended(redis, topic, said, None)
+
+
+@pytest.mark.promise(10)
+@pytest.mark.parametrize("count", ["parked", "running"])
+def test_what_is_there_is_what_the_counts_say(redis: RedisStore, count: str) -> None:
+    topic = staged(redis, "ordered")
+    redis.publish(topic, [entry(topic, 30, "gap", sequence=2)])
     keys = SlotKeys(redis.namespace, topic)
 
     def differences() -> dict[str, int]:
         counts = counts_of(redis._redis, keys, "g", 0)
         there, differ = repair._there(redis._redis, keys, "g", 0, counts)
-        if kind == "ordered":
-            assert there == counts.unsettled()
-        return {name: by for name, by in differ.items() if by}
+        assert there == counts.unsettled()
+        return differ
 
     assert differences() == {}
     redis._redis.ask(keys.key(0, "cursor", "g"), "HINCRBY", count, 1)
@@ -412,10 +448,14 @@ def test_nothing_is_found_while_messages_come_and_go_and_a_repair_harms_none(
             assert looking.repair(topic) == []
         damaged(looking, topic)
         done = looking.repair(topic)
-        if (name, kind) != ("redis", "ordered"):  # there it is counted once it stands still
-            assert len(done) == 1, done
+        is_left = (name, kind) == ("redis", "ordered") and not any(
+            "counted as" in it for it in done
+        )
+        assert is_left or len(done) == 1, done
         for _ in range(8):
-            assert looking.verify(topic) == []
+            found = looking.verify(topic)
+            # There it is counted once it stands still, which it may do for a look alone.
+            assert found == [] or (is_left and "are not settled" in found[0]), found
     finally:
         stop.set()
         thread.join(60)
