@@ -120,7 +120,7 @@ class Node:
             connection, used_s = self._free.pop()
             if SYSTEM_CLOCK.monotonic_s() - used_s < TRUSTED_S:
                 return connection
-            with suppress(*BROKEN):
+            with suppress(*FAILURES):
                 if not connection.driver.can_read():
                     return connection
             self.breaks += 1
@@ -189,7 +189,7 @@ class Sending:
             if self._broken is None:
                 for _ in self.numbers:
                     replies.append(self._connection.reply())  # noqa: PERF401 - kept if one is missing
-        except BROKEN as error:
+        except (*BROKEN, InvalidResponse) as error:
             self._broken = error
         if self._broken is None:
             self._ended = True

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 import socket
+import struct
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import Any, Final
+from typing import Any, Final, NoReturn
 
 from sqlalchemy.engine import Dialect
 from sqlalchemy.engine.url import URL
@@ -55,8 +56,13 @@ _MARIADB_SESSION: Final = "SET SESSION idle_transaction_timeout = 30"
 # The last one: a table was changed while a snapshot was open, by who migrates.
 _CONFLICTS: Final = (1213, 1020, 1062, 1412)
 _READ_ONLY: Final = (1290, 1792, 1836)
+_MALFORMED: Final = 2027
+# A reply that is cut, or belongs to something else, meets them anywhere in the driver.
+_UNREADABLE: Final = (
+    struct.error, LookupError, ValueError, AttributeError, TypeError, AssertionError
+)  # fmt: skip
 _LOST: Final = (0, 1053, 1152, 1158, 1159, 1160, 1161, *_READ_ONLY, 1927, 2003, 2006, 2013,
-                2014, 2055, 4031)  # fmt: skip
+                2014, _MALFORMED, 2055, 4031)  # fmt: skip
 _TOO_MANY: Final = (1040, 1203, 1226)
 _LOCKED: Final = 1205
 _CANCELED: Final = (1317, 1969, 3024)  # also by a limit of time: MariaDB's, MySQL's
@@ -85,6 +91,7 @@ class MariaDb(Backend):
         if not url.database:
             raise BadUrl("store", shown, "it names no database", _REMEDY)
         self._pymysql: Any = driver("pymysql", "mysql", shown)
+        self._connection = _connection_of(self._pymysql)
         options = {name: str(value) for name, value in url.query.items()}
         may_migrate = yes_or_no(shown, "migrate", options.pop("migrate", ""), True)
         dialect = _dialect("mysql", self._pymysql)
@@ -206,7 +213,7 @@ class MariaDb(Backend):
 
     def _connected(self) -> Any:
         try:
-            connection = self._pymysql.connect(autocommit=True, **self._options)
+            connection = self._connection(autocommit=True, **self._options)
         except TypeError as error:
             raise BadUrl("store", self.shown, f"an option is unknown ({error})",
                          "see docs/configuration.md") from error  # fmt: skip
@@ -255,6 +262,41 @@ def _tls(shown: str, tls: object, switches: dict[str, bool]) -> dict[str, Any]:
     if named is not None or checked is False:
         tls["check_hostname"] = bool(named)
     return tls
+
+
+def _connection_of(pymysql: Any) -> Any:
+    """The class of connections that say so, and are closed, where a reply cannot be read."""
+    internal, lost = pymysql.err.InternalError, pymysql.err.OperationalError
+    unreadable = (*_UNREADABLE, internal)
+
+    class MariaDbConnection(pymysql.connections.Connection):  # type: ignore[misc, name-defined, unused-ignore]
+        """A connection whose errors of reading are `OperationalError`, number 2027, as MySQL's."""
+
+        def connect(self, *args: Any) -> None:
+            try:
+                super().connect(*args)
+            except unreadable as error:
+                self._end_by(error)
+
+        def _read_query_result(self, *args: Any, **options: Any) -> Any:
+            try:
+                return super()._read_query_result(*args, **options)
+            except unreadable as error:
+                self._end_by(error)
+
+        def _read_ok_packet(self) -> Any:
+            try:
+                return super()._read_ok_packet()
+            except unreadable as error:
+                self._end_by(error)
+
+        def _end_by(self, error: Exception) -> NoReturn:
+            if isinstance(error, internal) and isinstance(_code(error), int):
+                raise error  # the server's own
+            self._force_close()
+            raise lost(_MALFORMED, f"a reply cannot be read: {text_of(error)}") from error
+
+    return MariaDbConnection
 
 
 def _dialect(name: str, pymysql: Any) -> Dialect:

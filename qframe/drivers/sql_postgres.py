@@ -195,8 +195,10 @@ class Postgres(Backend):
         """Whether the connection is lost, or leads to a server that may not be written."""
         state = getattr(error, "sqlstate", None)
         if state is None:
-            broken = (self._psycopg.OperationalError, self._psycopg.InterfaceError)
-            return isinstance(error, broken)
+            of = self._psycopg
+            broken = (of.OperationalError, of.InterfaceError, of.InternalError)
+            # A reply that cannot be read has the class of all errors.
+            return isinstance(error, broken) or type(error) is of.DatabaseError
         return state.startswith("08") or state in _LOST
 
     def refusal(self, error: Exception) -> Exception | None:

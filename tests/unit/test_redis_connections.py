@@ -148,6 +148,14 @@ def test_of_replies_that_broke_off_those_that_came_count(bench: Bench) -> None:
     assert bench.are_open == [False]
 
 
+def test_a_reply_that_cannot_be_read_ends_the_connection(bench: Bench) -> None:
+    first, second, third = bench.ask(b"+ONE\r\nHTTP/1.1 200 OK\r\n+THREE\r\n", requests=3)
+    assert first == b"ONE"
+    assert type(second) is type(third) is NoReply
+    assert "Protocol error" in str(second.why)
+    assert bench.are_open == [False]
+
+
 class Written:
     """In place of a connection: notes what it is given to send, up to what it cannot."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 import sqlite3
 from contextlib import closing
 from pathlib import Path
@@ -25,7 +26,7 @@ from qframe.errors import AnswerLost, BadUrl, SchemaMismatch, StoreFull, StoreUn
 
 POSTGRES = Postgres(make_url("postgresql://qframe@nowhere/qframe"))
 MARIADB = MariaDb(make_url("mysql://qframe@nowhere/qframe"))
-LOST = (1053, 1152, 1158, 1159, 1160, 1161, 1927, 2003, 2006, 2013, 2014, 2055, 4031)
+LOST = (1053, 1152, 1158, 1159, 1160, 1161, 1927, 2003, 2006, 2013, 2014, 2027, 2055, 4031)
 PYMYSQL: Any = MARIADB._pymysql  # which has no types
 
 
@@ -76,6 +77,8 @@ def check(backend: Backend, error: Exception, meaning: Meaning) -> None:
         ],
         (psycopg.OperationalError("the connection is lost"), GONE),
         (psycopg.InterfaceError("the connection is closed"), GONE),
+        (psycopg.DatabaseError("lost synchronization with server"), GONE),
+        (psycopg.InternalError("unexpected result status from query"), GONE),
         (of_postgres("25006"), Meaning(False, True, StoreUnavailable, "refuses writes")),
         (of_postgres("42P01", 'relation "qframe_log"'), lasting(SchemaMismatch)),
         (of_postgres("42P01", 'relation "orders"'), lasting(psycopg.errors.UndefinedTable)),
@@ -165,6 +168,50 @@ def test_an_error_of_postgresql_has_one_meaning(error: Exception, meaning: Meani
 )  # fmt: skip
 def test_an_error_of_mariadb_has_one_meaning(error: Exception, meaning: Meaning) -> None:
     check(MARIADB, error, meaning)
+
+
+def packets(*bodies: bytes, first: int = 1) -> bytes:
+    """What a server of MariaDB sends, the numbers of its packets in order."""
+    return b"".join(
+        len(body).to_bytes(3, "little") + bytes([number]) + body
+        for number, body in enumerate(bodies, start=first)
+    )
+
+
+COLUMN = b"\3def\0\0\0\1n\1n\x0c\x21\0\4\0\0\0\xfd\0\0\0\0\0"
+END = b"\xfe\0\0\2\0"
+UNREADABLE = {
+    "of another request": packets(b"\0\0\0\2\0\0\0", first=5),
+    "an empty packet": packets(b""),
+    "a cut number": packets(b"\0\xfe\1"),
+    "a cut column": packets(b"\1", COLUMN[:6]),
+    "a column of another length": packets(b"\1", COLUMN[:4] + b"\x70" + COLUMN[5:]),
+    "no end of columns": packets(b"\1", COLUMN, b"\0\0\0\2\0\0\0"),
+    "no text": packets(b"\1", COLUMN, END, b"\1\xff", END),
+}
+
+
+@pytest.mark.parametrize("of", ["a query", "a rollback", "a login"])
+@pytest.mark.parametrize("what", UNREADABLE)
+def test_a_reply_of_mariadb_that_cannot_be_read_ends_the_connection(of: str, what: str) -> None:
+    near, far = socket.socketpair()
+    connection = MARIADB._connection(defer_connect=True, charset="utf8mb4")
+    first = {"a login": b"\x0a8.0\0" + b"\1" * 40}.get(of)
+    with near, far:
+        far.sendall((packets(first, first=0) if first else b"") + UNREADABLE[what])
+        far.shutdown(socket.SHUT_WR)
+        connection._sock, connection._rfile = near, near.makefile("rb")
+        connection._next_seq_id = 1
+        reads = {
+            "a query": connection._read_query_result, "a rollback": connection._read_ok_packet,
+            "a login": lambda: connection.connect(near),
+        }  # fmt: skip
+        with pytest.raises(PYMYSQL.err.OperationalError) as raised:
+            reads[of]()
+        assert not connection.open
+    assert MARIADB.is_gone(raised.value)
+    told = MARIADB.translated(raised.value, unknown=False)
+    assert type(told) is StoreUnavailable
 
 
 def test_who_shows_mariadb_a_certificate_is_not_told_to_show_one(
@@ -567,7 +614,7 @@ class Cursor:
 
 def mariadb_with(monkeypatch: pytest.MonkeyPatch, cursor: Cursor) -> MariaDb:
     backend = MariaDb(make_url("mysql://qframe@nowhere/qframe"))
-    monkeypatch.setattr(backend._pymysql, "connect", lambda **_: cursor)
+    monkeypatch.setattr(backend, "_connection", lambda **_: cursor)
     return backend
 
 
