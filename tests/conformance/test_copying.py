@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import chain, product
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ from qframe.errors import BadOption
 from qframe.growth import NOT_GROWN
 from qframe.stores.base import Store
 from qframe.stores.model.store import ModelStore
+from qframe.stores.records import Position, Record, Section
 from qframe.stores.searching import sections_of
 from qframe.topic import Topic
 
@@ -223,3 +225,96 @@ def test_a_topic_with_other_slots_is_not_copied_over_and_the_error_says_what_to_
     back.declare(topic.grown(8, NOT_GROWN))
     with pytest.raises(BadOption, match=r"slots 0 to 7, and this one .* delete that topic"):
         copied(bench.store, back, topic)
+
+
+def record(bench: Bench, topic: Topic, seq: int, **how: Any) -> Record:
+    """A message as another store tells of it."""
+    group = None if how.get("state") is None else "g"
+    facts = {"state": "todo", "published_at_ms": bench.store.now_ms(), "subject": "k", **how}
+    return Record(
+        topic=topic.name, group=group, slot=0, seq=seq, id=f"m-{seq}", key="k", headers=None,
+        body=b"1", **facts,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", ["stream", "ordered", "delay"])
+def test_what_is_written_down_again_stands_and_counts_as_it_was_written_last(
+    bench: Bench, kind: str
+) -> None:
+    """As where a copy broke off, and goes on when the messages stand elsewhere."""
+    topic = bench.topic(kind)
+    bench.store.subscribe(topic, "g", max_parked=10 if kind == "stream" else 0)
+    is_alone = kind == "delay"
+    behind = [] if is_alone else [record(bench, topic, seq, due_ms=0) for seq in (1, 2)]
+    of = 1 + len(behind)
+    if topic.has_subjects:
+        position = Position(slot=0, published=of)
+    else:
+        bench.store.remember(topic, 0, head=of)
+        position = Position(slot=0, floor=of, read=of, max_parked=10)
+    bench.store.restore_positions(topic, "g", [position])
+    soon_ms = bench.store.now_ms() + HOUR_MS
+    run = min(2, of)
+    states: dict[str, tuple[dict[str, Any], tuple[int, int, int]]] = {
+        "waiting": ({"state": "waiting", "due_ms": soon_ms}, (of, 0, 0)),
+        "retrying": ({"state": "waiting", "due_ms": soon_ms, "attempts": 1}, (of, 0, 0)),
+        "todo": ({"state": "todo", "due_ms": 0}, (0, of, 0)),
+        "doing": ({"state": "doing", "due_ms": 0, "attempts": 1, "given": run}, (0, of - run, run)),
+    }
+    for name in chain.from_iterable(product(states, states)):
+        how, counts = states[name]
+        bench.store.restore(topic, Section(0, "heads", "g"), [record(bench, topic, 0, **how)])
+        if behind:
+            bench.store.restore(topic, Section(0, "behind", "g"), behind)
+        one = bench.total(topic)
+        assert (one.waiting, one.todo, one.doing) == counts, name
+        assert bench.store.verify(topic) == []
+
+
+def test_a_group_that_keeps_order_no_more_is_copied_with_what_is_parked_still(
+    bench: Bench,
+) -> None:
+    topic = bench.topic("stream")
+    bench.store.subscribe(topic, "g", max_parked=10)
+    bench.take(topic, "g")
+    for number in range(6):
+        bench.publish(topic, number, "waits" if number < 3 else "runs", id=f"m-{number}")
+    got = bench.got(topic)
+    bench.retry(topic, *got[:3], delay_ms=60_000)
+    bench.retry(topic, *got[3:])
+    assert len(bench.got(topic, run=2)) == 2
+    bench.store.subscribe(topic, "g")
+    back = bench.beside("back")
+    copied(bench.store, back, topic)
+    assert contents(back, topic) == contents(bench.store, topic)
+    assert bench.store.verify(topic) == back.verify(topic) == []
+    one = bench.total(topic)
+    assert (one.waiting, one.todo, one.doing) == (3, 1, 2)
+
+
+def test_a_log_is_written_down_once_and_its_times_of_joining_grow(bench: Bench) -> None:
+    """One that was delayed has joined later than it was published, and clocks differ."""
+    topic, line = bench.topic("stream"), Section(0, "line", "")
+    now_ms = bench.store.now_ms()
+    times = [now_ms + by_ms for by_ms in (-5000, -3000, -4000, 9000, 9000)]
+    records = [
+        record(bench, topic, seq, subject=None, published_at_ms=at_ms)
+        for seq, at_ms in enumerate(times, start=5)
+    ]
+    bench.store.restore(topic, line, records[:4])
+    bench.store.restore(topic, line, records)  # the last of those before came with another
+    bench.store.restore(topic, line, records)
+    log = bench.store.read_log(topic, 0, 0, 10)
+    found = [(one.seq, one.id, one.published_at_ms) for one in log]
+    assert found == [(seq, f"m-{seq}", at_ms) for seq, at_ms in enumerate(times, start=5)]
+    for by_ms, offset in ((-9000, 5), (-4999, 6), (-3500, 6), (-2999, 8), (0, 8), (1, 10)):
+        assert bench.store.offsets_at(topic, now_ms + by_ms) == {0: offset}, by_ms
+
+
+def test_a_log_that_had_nothing_any_more_begins_at_its_next_number(bench: Bench) -> None:
+    topic = bench.topic("stream")
+    bench.store.remember(topic, 0, head=7)
+    assert bench.store.offsets_at(topic, 0) == {0: 7}
+    bench.publish(topic, 1)
+    assert [one.seq for one in bench.store.read_log(topic, 0, 0, 10)] == [7]
+    assert bench.store.offsets_at(topic, 0) == {0: 7}

@@ -94,8 +94,10 @@ def check_token(state: TopicState, number: int, *tokens: str) -> None:
 
 
 def use_token(state: TopicState, number: int, token: str | None) -> None:
-    """Refuses who has not opened the slot, where a token is given, and has it use that up."""
+    """Refuses who has not opened the slot, and has it use the token up; None is for one in use."""
     if token is None:
+        if state.slots[number].closed:
+            raise _closed(state)
         return
     following = next_token(token)
     check_token(state, number, token, following)

@@ -15,7 +15,7 @@
 local slot = KEYS[1]
 local given, kind, name, section = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 local token, following = ARGV[5], ARGV[6]
---@include time closed head places text dead
+--@include time closed head places text dead log
 if token == '' then
   if is_closed(slot) then
     return refusal()
@@ -42,12 +42,15 @@ local function fields_in(member)
   return found
 end
 
--- Appends to the log; times of joining grow.
+-- Appends to the log what it has not; times of joining grow.
 local function append(first, size, envelopes, published)
   first, size, published = tonumber(first), tonumber(size), tonumber(published)
-  local head = tonumber(redis.call('GET', slot .. 'head') or 0)
-  if first < head then
+  local head, at = tonumber(redis.call('GET', slot .. 'head') or 0), 1
+  if first + size <= head then
     return
+  end
+  while first < head do
+    first, size, at = first + 1, size - 1, skip(envelopes, at) or #envelopes + 1
   end
   if redis.call('EXISTS', slot .. 'log') == 0 then
     redis.call('SET', slot .. 'first', string.format('%.0f', first))
@@ -55,13 +58,10 @@ local function append(first, size, envelopes, published)
   local joined = math.min(published, now)
   local last = redis.call('XREVRANGE', slot .. 'log', '+', '-', 'COUNT', 1)[1]
   if last then
-    for i = 1, #last[2], 2 do
-      if last[2][i] == 't' then
-        joined = math.max(joined, tonumber(last[2][i + 1]))
-      end
-    end
+    joined = math.max(joined, tonumber(fields_of(last).t))
   end
-  redis.call('XADD', slot .. 'log', string.format('%.0f-%d', first, size), 'b', envelopes,
+  redis.call('XADD', slot .. 'log', string.format('%.0f-%d', first, size),
+    'b', string.sub(envelopes, at),
     't', string.format('%.0f', joined), 'p', string.format('%.0f', published))
   redis.call('SET', slot .. 'head', string.format('%.0f', first + size))
 end
