@@ -4,9 +4,44 @@ from __future__ import annotations
 
 from typing import Final
 
-from mutants.mutant import UNIT, Mutant, conforms, inside
+from mutants.mutant import RELAY, UNIT, Mutant, conforms, inside
 
 STORES: Final = [
+    Mutant(
+        "a head that is written down again is counted where it stood too",
+        "stores/redis/scripts/restore.lua",
+        "    take_out(group, subject, old)\n",
+        "",
+        conforms("copying", "redis", "written_down"),
+    ),
+    Mutant(
+        "a group that kept order is copied without what it has in hand",
+        "stores/redis/scripts/restore.lua",
+        "'max_parked', 0, 'running', running)",
+        "'max_parked', 0, 'running', 0)",
+        conforms("copying", "redis", "no_more"),
+    ),
+    Mutant(
+        "times of joining go back in a copied log",
+        "stores/redis/scripts/restore.lua",
+        "    joined = math.max(joined, tonumber(fields_of(last).t))\n",
+        "",
+        conforms("copying", "redis", "times_of_joining"),
+    ),
+    Mutant(
+        "what has come over of a log is left out with what has not",
+        "stores/redis/scripts/restore.lua",
+        "if first + size <= head then",
+        "if first < head then",
+        conforms("copying", "redis", "times_of_joining"),
+    ),
+    Mutant(
+        "a mark is taken back of another row of the same number",
+        "outbox/rows.py",
+        "yield and_(outbox.number.in_(some), outbox.id.in_([ids[each] for each in some]))",
+        "yield outbox.number.in_(some)",
+        f"{RELAY} -k given_before",
+    ),
     Mutant(
         "SQL settles under any epoch",
         "stores/sql/settle.py",
