@@ -85,10 +85,10 @@ def bench(
     yes: Yes = False,
     as_json: AsJson = False,
 ) -> None:
-    """Measures how soon a store answers, and how much it takes; asks first.
+    """Measures how soon a store answers and what it takes in.
 
-    For each kind it declares a topic, publishes to it, handles the messages in one worker whose
-    handler does nothing, and deletes the topic.
+    It asks first. For each kind it declares a topic, publishes to it, handles the messages in one
+    worker whose handler does nothing, and deletes the topic.
     """
     name = f"bench-{uuid.uuid4().hex[:8]}"
     asked = cast("list[KindName] | None", kinds)  # a topic refuses any other
