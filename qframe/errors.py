@@ -99,10 +99,8 @@ class UnknownGroup(BadInput):
 
     def __init__(self, topic: str, group: str, known: Sequence[str] = ()) -> None:
         there = ", ".join([*known[:10], *(["…"] if known[10:] else [])]) or "none yet"
-        super().__init__(
-            "group", group, f"it has never subscribed to topic {topic!r}",
-            f"start a worker for it, or name one of these: {there}",
-        )  # fmt: skip
+        remedy = f"start a worker for it, or name one of these: {there}"
+        super().__init__("group", group, f"it has never subscribed to topic {topic!r}", remedy)
 
 
 class TopicMismatch(BadInput):
@@ -193,6 +191,12 @@ class StoreDamaged(StoreUnavailable):
 
     _what = "is damaged"
     _remedy = "run qframe verify to see where"
+
+
+class StoreForbidden(StoreUnavailable):
+    """Raised when the store refuses the name or password of its URL, or this user lacks a right."""
+
+    _what = "refuses its user"
 
 
 class StoreFull(StoreUnavailable):
@@ -317,10 +321,9 @@ class BadRoute(BadInput):
     """Raised when a `route` function returns no channel's number; the item was not taken."""
 
     def __init__(self, batcher: str, answer: object, channels: int) -> None:
-        super().__init__(
-            f"route of batcher {batcher!r}", answer, f"its channels are 0 to {channels - 1}",
-            f"return one of these, such as hash % {channels}",
-        )  # fmt: skip
+        why, remedy = f"its channels are 0 to {channels - 1}", f"hash % {channels}"
+        what = f"route of batcher {batcher!r}"
+        super().__init__(what, answer, why, f"return one of these, such as {remedy}")
         self.batcher, self.channels = batcher, channels
 
 

@@ -24,7 +24,7 @@ from qframe.cli.serving import serve
 from qframe.cli.target import Target, coordinated
 from qframe.cli.times import duration_of
 from qframe.clock import SYSTEM_CLOCK
-from qframe.errors import BadOption, CoordinatorUnavailable, StoreUnavailable
+from qframe.errors import BadOption, CoordinatorUnavailable, StoreForbidden, StoreUnavailable
 from qframe.events import Events
 from qframe.options.settings import Settings
 from qframe.redaction import shown_url
@@ -182,8 +182,8 @@ def _wait_for_both(app: QFrame, wait_ms: int) -> None:
         try:
             app.store.now_ms()
             app.coordinator.check()
-        except (StoreUnavailable, CoordinatorUnavailable):
-            if SYSTEM_CLOCK.monotonic_s() >= until_s:
+        except (StoreUnavailable, CoordinatorUnavailable) as error:
+            if isinstance(error, StoreForbidden) or SYSTEM_CLOCK.monotonic_s() >= until_s:
                 raise
             pause.wait(0.25)
         else:

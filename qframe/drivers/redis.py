@@ -243,7 +243,8 @@ class Redis:
 
         Raises:
             StoreUnavailable: if none can be reached.
-            BadUrl: if one refuses the name or the password.
+            StoreForbidden: if one refuses the name or the password.
+            BadUrl: if one refuses the database, or the options.
         """
         try:
             servers = self._servers.all()
@@ -259,7 +260,7 @@ class Redis:
                     remedy = "check the database and the options of the URL"
                     fault = BadUrl("store", self.shown, f"it refuses access ({error})", remedy)
                 away += 1
-                if not isinstance(fault, StoreUnavailable) or away == len(servers):
+                if type(fault) is not StoreUnavailable or away == len(servers):
                     raise fault from error
             else:
                 check(facts)

@@ -25,7 +25,7 @@ from redis.sentinel import MasterNotFoundError
 
 from qframe.drivers.redis_connections import BROKEN
 from qframe.drivers.tls import NO_FILES, OF_REDIS, meaning_of
-from qframe.errors import BadUrl, StoreDamaged, StoreFull, StoreUnavailable
+from qframe.errors import BadUrl, StoreDamaged, StoreForbidden, StoreFull, StoreUnavailable
 
 # Replies of a server that has done nothing, and may do it later or elsewhere.
 AGAIN: Final = (BusyLoadingError, ClusterDownError, ReadOnlyError, TryAgainError)
@@ -35,6 +35,11 @@ _UNKNOWN_TEXTS: Final = ("unknown command", "unknown redis command")
 # What becomes of a connection before its first answer; later on nothing of redis-py's reads it.
 _UNGREETED: Final = ("Error while reading from", "Connection closed by server")
 _UNANSWERED: Final = "handshake operation timed out"
+# The `what` and `remedy` of a `StoreForbidden`, where the name and the password are right.
+LACKING: Final[Mapping[str, str]] = {
+    "what": "refuses its user",
+    "remedy": "grant the permission; docs/wire.md lists what each role needs",
+}  # fmt: skip
 _REMEDIES: Final = {
     # As the client cuts it.
     "You can't write against a read only replica": "name the primary in the URL, or its "
@@ -73,9 +78,9 @@ def _of_sentinels(shown: str, error: MasterNotFoundError) -> BaseException:
     group = error.__cause__
     faults = group.exceptions if isinstance(group, ExceptionGroup) else ()
     if any(isinstance(fault, AuthenticationError) for fault in faults):
-        return BadUrl(
-            "store", shown, "a Sentinel refuses the name or password",
-            "add ?sentinel_password=…, and &sentinel_username=… where it needs one",
+        return StoreForbidden(
+            shown, "a Sentinel refuses the name or password",
+            remedy="add ?sentinel_password=…, and &sentinel_username=… where it needs one",
         )  # fmt: skip
     last = {type(fault.__context__): fault for fault in faults}  # of each kind
     why = ": ".join([str(error), *map(str, last.values())])
@@ -93,15 +98,12 @@ def translated(shown: str, error: BaseException) -> BaseException:
     if isinstance(error, RedisClusterException) and error.__cause__ is not None:
         error = error.__cause__  # why the last of its nodes could not be asked
     if isinstance(error, AuthenticationError | AuthorizationError) or "NOAUTH" in str(error):
-        return BadUrl(
-            "store", shown, f"the server refuses the name or password ({error})",
-            "correct the URL: redis://user:password@host",
+        return StoreForbidden(
+            shown, str(error), what="refuses the name or password",
+            remedy="correct the URL: redis://user:password@host",
         )  # fmt: skip
     if isinstance(error, NoPermissionError) or str(error).startswith(_FORBIDDEN_TEXT):
-        return BadUrl(
-            "store", shown, f"its user lacks a permission ({error})",
-            "grant it; docs/wire.md lists what each role needs",
-        )  # fmt: skip
+        return StoreForbidden(shown, str(error), **LACKING)
     if isinstance(error, MasterNotFoundError):
         return _of_sentinels(shown, error)
     if isinstance(error, InvalidResponse):

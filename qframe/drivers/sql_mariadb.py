@@ -29,7 +29,7 @@ from qframe.drivers.sql_backend import (
     yes_or_no,
 )
 from qframe.drivers.tls import FILES, OF_MARIADB, TlsFault, fault_of
-from qframe.errors import BadUrl, SchemaMismatch, StoreFull, StoreUnavailable
+from qframe.errors import BadUrl, SchemaMismatch, StoreForbidden, StoreFull, StoreUnavailable
 
 OLDEST_MARIADB: Final = (10, 6)
 OLDEST_MYSQL: Final = (8, 0)
@@ -73,7 +73,8 @@ _ENGINE: Final = 1030
 _NO_SPACE: Final = "error 28 "
 _DENIED: Final = 1045
 _CERTIFICATE: Final = f"a certificate ({OF_MARIADB.certificate}=…, {OF_MARIADB.key}=…)"
-_REFUSED: Final = (1044, _DENIED, 1049, 1251, 1698)
+# From 1820 on: passwords that have expired, and accounts that are locked, of MySQL and of MariaDB.
+_REFUSED: Final = (1044, _DENIED, 1049, 1251, 1698, 1820, 1862, 3118, 4151)
 _FORBIDDEN: Final = (1142, 1143)
 
 
@@ -199,7 +200,7 @@ class MariaDb(Backend):
             remedy = NO_RIGHT if code in _FORBIDDEN else NO_LOGIN
             if code == _DENIED and "cert" not in self._tls:
                 remedy += f"; a user of whom TLS is required needs it, and maybe {_CERTIFICATE}"
-            return BadUrl("store", self.shown, f"the server refuses it ({text})", remedy)
+            return StoreForbidden(self.shown, text, remedy=remedy)
         if isinstance(error, (self._pymysql.OperationalError, self._pymysql.InterfaceError)):
             return None
         return error if isinstance(error, self._pymysql.MySQLError) else None

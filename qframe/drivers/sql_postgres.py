@@ -32,7 +32,7 @@ from qframe.drivers.sql_backend import (
 from qframe.drivers.sql_lists import list_writer_of
 from qframe.drivers.sql_silence import connection_of
 from qframe.drivers.tls import OF_POSTGRES, meaning_of
-from qframe.errors import BadUrl, SchemaMismatch, StoreFull, StoreUnavailable
+from qframe.errors import BadUrl, SchemaMismatch, StoreForbidden, StoreFull, StoreUnavailable
 from qframe.poller import new_poller
 
 OLDEST: Final = 150000
@@ -233,7 +233,7 @@ class Postgres(Backend):
             remedy = NO_RIGHT if is_forbidden else NO_LOGIN
             if text.endswith(_UNENCRYPTED):
                 remedy = f"use TLS (sslmode=verify-full), if the server asks for it; or {NO_LOGIN}"
-            return BadUrl("store", self.shown, f"the server refuses it ({text})", remedy)
+            return StoreForbidden(self.shown, text, remedy=remedy)
         if isinstance(error, self._psycopg.DataError) and state is None:
             return BadUrl("string for the store", self.shown, text, "remove the NUL character")
         if self.is_gone(error) or isinstance(error, self._psycopg.OperationalError):

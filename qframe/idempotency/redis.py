@@ -9,7 +9,7 @@ from zlib import crc32
 
 from qframe.drivers.redis import Call, Missing, Redis
 from qframe.drivers.scripts import script
-from qframe.errors import BadOption, BadUrl, CheckerUnavailable, StoreFull, StoreUnavailable
+from qframe.errors import BadOption, BadUrl, CheckerUnavailable, StoreUnavailable
 from qframe.idempotency.base import Claim, Scope, State, Terms, check_memory
 from qframe.idempotency.keys import Key, KeyOption, key_of
 from qframe.topic import duration_ms
@@ -62,8 +62,8 @@ class RedisChecker:
         """Asks the server whether it will do.
 
         Raises:
-            BadUrl: if it refuses the user, or drops keys where it has no room.
-            CheckerUnavailable: if it cannot be asked.
+            BadUrl: if it drops keys where it has no room.
+            CheckerUnavailable: if it cannot be asked, or refuses the user.
         """
         try:
             self._redis.check(self._check_server)
@@ -166,7 +166,7 @@ class RedisChecker:
     def _asked(self, question: Any) -> Any:
         try:
             return question()
-        except (StoreUnavailable, StoreFull, BadUrl) as error:
+        except StoreUnavailable as error:
             raise CheckerUnavailable(self.shown, str(error)) from error
 
 

@@ -10,6 +10,7 @@ from qframe.errors import (
     NotAllowed,
     QFrameError,
     SchemaMismatch,
+    StoreForbidden,
     StoreUnavailable,
     UnknownGroup,
     UnknownTopic,
@@ -38,6 +39,8 @@ def refusal(error: Exception) -> Refusal:
         return Refusal(403, "Not allowed", str(error), "Ask somebody whose role has this right.")
     if isinstance(error, UnknownTopic | UnknownGroup):
         return Refusal(404, "There is none of this name", str(error))
+    if isinstance(error, StoreForbidden):
+        return Refusal(503, "The store refuses its user", str(error))
     if isinstance(error, StoreUnavailable | CoordinatorUnavailable | SchemaMismatch):
         return Refusal(503, "The store is away", str(error), "This page looks again by itself.")
     if isinstance(error, BadInput):

@@ -25,7 +25,14 @@ from qframe.drivers import redis as driver
 from qframe.drivers.redis import Call, Command, Missing, Redis
 from qframe.drivers.redis_connections import NoReply
 from qframe.drivers.scripts import Refused, Script, script
-from qframe.errors import AnswerLost, BadUrl, StoreDamaged, StoreFull, StoreUnavailable
+from qframe.errors import (
+    AnswerLost,
+    BadUrl,
+    StoreDamaged,
+    StoreForbidden,
+    StoreFull,
+    StoreUnavailable,
+)
 from qframe.forks import Forks
 
 READ: Script = script("qframe.stores.redis", "look")
@@ -213,7 +220,7 @@ def test_a_part_that_is_nothing_is_told_as_an_error(bench_of: Any) -> None:
 
 def test_who_takes_a_part_is_told_of_what_waits_for_an_operator(bench_of: Any) -> None:
     full, forbidden = OutOfMemoryError("OOM"), NoPermissionError("NOPERM x")
-    for error, raises in ((full, AnswerLost), (forbidden, BadUrl)):
+    for error, raises in ((full, AnswerLost), (forbidden, StoreForbidden)):
         for more in ({}, {"c": Server(AWAY)}):
             servers = {"a": Server(1), "b": Server(error), **more}
             with pytest.raises(raises):
@@ -305,7 +312,7 @@ def test_a_check_asks_all_servers_that_can_be_reached_and_there_must_be_one(benc
     with pytest.raises(StoreUnavailable):
         bench.redis.check(facts.append)
     refuses = client.AuthenticationError("WRONGPASS")
-    with pytest.raises(BadUrl):
+    with pytest.raises(StoreForbidden):
         bench_of(a=Server(7), b=Server(refuses)).redis.check(facts.append)
 
 

@@ -31,7 +31,7 @@ from redis.sentinel import MasterNotFoundError
 from qframe.drivers.redis import Redis
 from qframe.drivers.redis_errors import translated
 from qframe.drivers.redis_servers import Sentinels, servers_of
-from qframe.errors import BadUrl, StoreDamaged, StoreFull, StoreUnavailable
+from qframe.errors import BadUrl, StoreDamaged, StoreForbidden, StoreFull, StoreUnavailable
 
 ONE, CLUSTER, TLS = "redis://h:1", "redis+cluster://h:1", "rediss://h:1"
 
@@ -48,11 +48,11 @@ def after(error: Exception, cause: Exception, *, raised: bool = False) -> Except
 @pytest.mark.parametrize(
     ("shown", "error", "kind", "words"),
     [
-        (ONE, AuthenticationError("WRONGPASS"), BadUrl, "refuses the name or password"),
-        (ONE, AuthorizationError("x"), BadUrl, "refuses the name or password"),
-        (ONE, ResponseError("NOAUTH Authentication required."), BadUrl, "refuses the name"),
-        (ONE, NoPermissionError("NOPERM x"), BadUrl, "lacks a permission"),
-        (ONE, ResponseError("The user executing the script can't run x"), BadUrl, "lacks a perm"),
+        (ONE, AuthenticationError("WRONGPASS"), StoreForbidden, "refuses the name or password"),
+        (ONE, AuthorizationError("x"), StoreForbidden, "refuses the name or password"),
+        (ONE, ResponseError("NOAUTH Authentication required."), StoreForbidden, "refuses the name"),
+        (ONE, NoPermissionError("NOPERM x"), StoreForbidden, "refuses its user"),
+        (ONE, ResponseError("The user executing the script can't"), StoreForbidden, "its user"),
         (ONE, InvalidResponse("Protocol error"), BadUrl, "is not Redis"),
         (ONE, OutOfMemoryError("OOM x"), StoreFull, "maxmemory"),
         (ONE, MovedError("1 h:2"), BadUrl, "one node of a cluster"),
@@ -102,7 +102,7 @@ def after(error: Exception, cause: Exception, *, raised: bool = False) -> Except
         (TLS, client.ConnectionError("Error while reading from h:1"), StoreUnavailable, "check"),
         (
             CLUSTER, after(RedisClusterException("x"), AuthenticationError("y"), raised=True),
-            BadUrl, "refuses the name or password",
+            StoreForbidden, "refuses the name or password",
         ),
         (CLUSTER, RedisClusterException("no nodes"), StoreUnavailable, "no nodes"),
         (ONE, MasterNotFoundError("none"), StoreUnavailable, "none"),
@@ -113,7 +113,7 @@ def after(error: Exception, cause: Exception, *, raised: bool = False) -> Except
                 ExceptionGroup("", [client.TimeoutError("t"), AuthenticationError("a")]),
                 raised=True,
             ),
-            BadUrl, "sentinel_password",
+            StoreForbidden, "sentinel_password",
         ),
         (
             ONE,

@@ -22,7 +22,14 @@ from qframe.drivers.sql_mariadb import MariaDb
 from qframe.drivers.sql_postgres import CHECK_EVERY_S, Postgres
 from qframe.drivers.sql_silence import connection_of
 from qframe.drivers.sql_sqlite import Sqlite
-from qframe.errors import AnswerLost, BadUrl, SchemaMismatch, StoreFull, StoreUnavailable
+from qframe.errors import (
+    AnswerLost,
+    BadUrl,
+    SchemaMismatch,
+    StoreForbidden,
+    StoreFull,
+    StoreUnavailable,
+)
 
 POSTGRES = Postgres(make_url("postgresql://qframe@nowhere/qframe"))
 MARIADB = MariaDb(make_url("mysql://qframe@nowhere/qframe"))
@@ -91,15 +98,15 @@ def check(backend: Backend, error: Exception, meaning: Meaning) -> None:
         (of_postgres("57014"), lasting(StoreUnavailable, "ends statements before")),
         (of_postgres("55P03"), lasting(StoreUnavailable, "is held up")),
         (of_postgres("53100"), lasting(StoreFull)),
-        (of_postgres("42501"), lasting(BadUrl, "grant its user")),
-        (of_postgres("3F000"), lasting(BadUrl, "check user")),
+        (of_postgres("42501"), lasting(StoreForbidden, "grant its user")),
+        (of_postgres("3F000"), lasting(StoreForbidden, "check user")),
         (
             psycopg.OperationalError('FATAL: role "x" does not exist'),
-            Meaning(False, True, BadUrl, "check user"),
+            Meaning(False, True, StoreForbidden, "check user"),
         ),
         (
             psycopg.OperationalError('no pg_hba.conf entry for host "h", no encryption'),
-            Meaning(False, True, BadUrl, "use TLS"),
+            Meaning(False, True, StoreForbidden, "use TLS"),
         ),
         (
             psycopg.OperationalError('root certificate file "x" does not exist'),
@@ -157,11 +164,11 @@ def test_an_error_of_postgresql_has_one_meaning(error: Exception, meaning: Meani
             lasting(PYMYSQL.err.ProgrammingError),
         ),
         *[
-            (of_mariadb(code), lasting(BadUrl, "check user"))
+            (of_mariadb(code), lasting(StoreForbidden, "check user"))
             for code in (1044, 1045, 1049, 1251, 1698)
         ],
-        (of_mariadb(1045), lasting(BadUrl, "needs it, and maybe a certificate")),
-        *[(of_mariadb(code), lasting(BadUrl, "grant its user")) for code in (1142, 1143)],
+        (of_mariadb(1045), lasting(StoreForbidden, "needs it, and maybe a certificate")),
+        *[(of_mariadb(code), lasting(StoreForbidden, "grant its user")) for code in (1142, 1143)],
         (of_mariadb(1366), lasting(PYMYSQL.err.DataError)),
         (PYMYSQL.err.OperationalError("without a number"), lasting(StoreUnavailable)),
     ],

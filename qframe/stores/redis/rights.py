@@ -8,7 +8,8 @@ from __future__ import annotations
 from typing import Final
 
 from qframe.drivers.redis import Command, Redis
-from qframe.errors import BadUrl, StoreUnavailable
+from qframe.drivers.redis_errors import LACKING
+from qframe.errors import StoreForbidden, StoreUnavailable
 
 # Commands with arguments that fit; KEY and CHANNEL stand for their own.
 _PRODUCER: Final = (
@@ -49,7 +50,7 @@ def missing(redis: Redis, key: bytes, channel: str, role: str) -> list[str]:
 
     Raises:
         StoreUnavailable: if the server of the key cannot be asked now.
-        BadUrl: if the user may not even ask.
+        StoreForbidden: if the user may not even ask.
     """
     needed = (*COMMANDS[role], *(_FOR_REPLICAS if redis.replicas else ()))
     lines: list[str | bytes | int] = [line.replace("CHANNEL", channel) for line in needed]
@@ -61,16 +62,15 @@ def is_allowed(redis: Redis, key: bytes, channel: str, role: str) -> bool:
     """Whether it is known that the user may run a role's commands; else the server is away.
 
     Raises:
-        BadUrl: if the user may not run one.
+        StoreForbidden: if the user may not run one.
     """
     try:
         names = missing(redis, key, channel, role)
+    except StoreForbidden:
+        raise
     except StoreUnavailable:
         return False
     if names:
-        raise BadUrl(
-            "store", redis.shown,
-            f"its user lacks a permission (it may not run {', '.join(names)}, as a {role} does)",
-            "grant it; docs/wire.md lists what each role needs",
-        )  # fmt: skip
+        why = f"it may not run {', '.join(names)}, as a {role} does"
+        raise StoreForbidden(redis.shown, why, **LACKING)
     return True

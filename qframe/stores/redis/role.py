@@ -47,7 +47,7 @@ class RedisRole:
         The server is asked until it has answered once.
 
         Raises:
-            BadUrl: if the user lacks one.
+            StoreForbidden: if the user lacks one.
         """
         if role not in self._roles and is_allowed(
             self._redis, keys.slots[slot], keys.channel, role

@@ -10,7 +10,7 @@ from eventually import eventually
 from servers import RedisCluster3, RedisServer, SentinelSet
 from serving import Serving
 
-from qframe import BadUrl, Outcome, Outgoing, PublishUnknown, QFrame, Topic
+from qframe import BadUrl, Outcome, Outgoing, PublishUnknown, QFrame, StoreForbidden, Topic
 from qframe.stores.open import open_store
 
 TOPIC = Topic("orders", "ordered", slots=4)
@@ -83,7 +83,7 @@ def test_a_user_who_may_not_wait_is_refused_before_anything_is_stored(
     url = redis_server.url.replace("redis://", "redis://waits-not:s@")
     with (
         QFrame(f"{url}?wait_replicas=1", namespace="waits-not") as app,
-        pytest.raises(BadUrl, match="may not run wait"),
+        pytest.raises(StoreForbidden, match="may not run wait"),
     ):
         app.publish(TOPIC, 1, key="a")
     with QFrame(url, namespace="waits-not") as app:

@@ -16,7 +16,7 @@ from servers import MariaDbServer, PostgresServer
 from sqlalchemy import make_url, select
 from timer_acts import edit
 
-from qframe import BadBody, BadUrl, Outgoing, QFrame, Reject, Topic, UnknownGroup
+from qframe import BadBody, BadUrl, Outgoing, QFrame, Reject, StoreForbidden, Topic, UnknownGroup
 from qframe.drivers.sql import Statement, Transaction
 from qframe.drivers.sql_postgres import Postgres
 from qframe.outcomes import Moved, Outcome
@@ -349,7 +349,7 @@ def test_a_user_who_may_not_make_tables_is_told_so(postgres: PostgresServer) -> 
     url = postgres.new_database()
     name = url.rpartition("/")[2]
     postgres.call(f'CREATE ROLE "poor_{name}" LOGIN')
-    with pytest.raises(BadUrl, match="permission denied"):
+    with pytest.raises(StoreForbidden, match="permission denied"):
         SqlStore(url.replace("qframe@", f"poor_{name}@"))
 
 

@@ -13,7 +13,7 @@ from eventually import eventually
 from servers import MariaDbServer, PostgresServer
 from sqlalchemy import select, text
 
-from qframe import BadUrl, StoreUnavailable
+from qframe import BadUrl, StoreForbidden, StoreUnavailable
 from qframe.drivers.sql import Statement
 from qframe.stores.open import open_store
 from qframe.stores.sql.store import SqlStore
@@ -77,7 +77,7 @@ def test_users_of_whom_tls_is_required_are_told_so(
     server, _ = mariadb_tls
     server.call("CREATE OR REPLACE USER secure IDENTIFIED BY 'hunter2' REQUIRE SSL")
     url = server.new_database().replace("root@", "secure:hunter2@")
-    with pytest.raises(BadUrl, match="user of whom TLS is required needs it"):
+    with pytest.raises(StoreForbidden, match="user of whom TLS is required needs it"):
         open_store(f"{url}?ssl_disabled=true")
     served, _ = postgres_tls
     rules = served._data / "pg_hba.conf"
@@ -87,7 +87,7 @@ def test_users_of_whom_tls_is_required_are_told_so(
     served.call("SELECT pg_reload_conf()")
     url = served.new_database().replace("qframe@", "secure@")
     try:
-        with pytest.raises(BadUrl, match=r"no encryption.*use TLS .sslmode=verify-full"):
+        with pytest.raises(StoreForbidden, match=r"no encryption.*use TLS .sslmode=verify-full"):
             eventually(lambda: open_store(f"{url}?sslmode=disable").close())
     finally:
         rules.write_text(before)

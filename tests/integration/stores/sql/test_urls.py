@@ -8,7 +8,7 @@ from contextlib import closing
 import pytest
 from servers import MariaDbServer, PostgresServer
 
-from qframe import BadUrl, StoreUnavailable
+from qframe import BadUrl, StoreForbidden, StoreUnavailable
 from qframe.drivers.sql import Transaction
 from qframe.stores.open import open_store
 from qframe.stores.sql.store import SqlStore
@@ -101,7 +101,7 @@ def test_a_database_or_user_that_is_not_there_is_refused_with_what_to_check(
         postgres.new_database().replace("qframe@", f"stranger:{SECRET}@"),
         mariadb.new_database().replace("root@", f"stranger:{SECRET}@"),
     ):
-        with pytest.raises(BadUrl, match="check user, password and database") as caught:
+        with pytest.raises(StoreForbidden, match="check user, password and database") as caught:
             open_store(url)
         assert SECRET not in str(caught.value)
 
@@ -137,5 +137,5 @@ def test_a_search_path_in_the_url_takes_none_of_the_other_settings_away(
 def test_a_search_path_without_a_schema_is_refused_with_what_to_check(
     postgres: PostgresServer,
 ) -> None:
-    with pytest.raises(BadUrl, match="no schema has been selected to create in"):
+    with pytest.raises(StoreForbidden, match="no schema has been selected to create in"):
         open_store(f"{postgres.new_database()}?options=-csearch_path%3Dabsent")

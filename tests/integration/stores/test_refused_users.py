@@ -1,0 +1,165 @@
+"""A server that refuses the user for a while is as one that is away: workers go on afterwards.
+
+Somebody changes a password on the server first, or revokes a right by mistake. That ended workers,
+had relays take messages for refused, and gateways tell clients that their requests were wrong.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+from business import engine_of
+from eventually import eventually
+from servers import MariaDbServer, PostgresServer, RedisServer
+from serving import Serving
+from sqlalchemy.orm import Session
+from starlette.testclient import TestClient
+
+from qframe import Outbox, QFrame, StoreForbidden, Topic
+from qframe.clock import SYSTEM_CLOCK
+from qframe.web.gateway import Gateway
+from qframe.web.gateway.callers import Callers
+from qframe.web.gateway.forwarding import Forwarder
+from qframe.web.gateway.routes import GatewayRoutes
+
+TOPIC = Topic("orders", "ordered", slots=2)
+
+
+class Guarded(NamedTuple):
+    """A store whose server can refuse its user.
+
+    Attributes:
+        url: with the user's password.
+        by_another: the same store, as another user.
+        refuse: changes the password, or closes the account, and ends the user's connections.
+        admit: lets the user in again.
+    """
+
+    url: str
+    by_another: str
+    refuse: Callable[[], None]
+    admit: Callable[[], None]
+
+
+@pytest.fixture
+def of_redis(tmp_path: Path) -> Iterator[Guarded]:
+    with RedisServer(tmp_path / "redis") as server:
+
+        def refuse() -> None:
+            server.call("ACL", "SETUSER", "shop", "resetpass", ">hunter3")
+            server.call("CLIENT", "KILL", "USER", "shop")
+
+        def admit() -> None:
+            server.call(
+                "ACL", "SETUSER", "shop", "on", "resetpass", ">hunter2", "~*", "&*", "+@all"
+            )
+
+        admit()
+        url = f"redis://shop:hunter2@127.0.0.1:{server.port}"
+        yield Guarded(url, server.url, refuse, admit)
+
+
+@pytest.fixture
+def of_postgres(postgres: PostgresServer) -> Guarded:
+    by_another, user = postgres.new_database(), f"shop{uuid.uuid4().hex}"
+    QFrame(by_another).declare(TOPIC)
+    postgres.call(f"CREATE ROLE {user} LOGIN PASSWORD 'hunter2'")
+    grants = (
+        "GRANT ALL ON ALL TABLES IN SCHEMA public TO",
+        "GRANT ALL ON ALL SEQUENCES IN SCHEMA public TO",
+    )
+    for grant in grants:
+        postgres.call(f"{grant} {user}", by_another.rpartition("/")[2])
+
+    def refuse() -> None:
+        postgres.call(f"ALTER ROLE {user} NOLOGIN")
+        postgres.call(
+            f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = '{user}'"
+        )
+
+    def admit() -> None:
+        postgres.call(f"ALTER ROLE {user} LOGIN")
+
+    return Guarded(by_another.replace("qframe@", f"{user}:hunter2@"), by_another, refuse, admit)
+
+
+@pytest.fixture
+def of_mariadb(mariadb: MariaDbServer) -> Guarded:
+    by_another, user = mariadb.new_database(), f"shop{uuid.uuid4().hex[:12]}"
+    mariadb.call(f"CREATE USER {user} IDENTIFIED BY 'hunter2'")
+    mariadb.call(f"GRANT ALL ON {by_another.rpartition('/')[2]}.* TO {user}")
+
+    def refuse() -> None:
+        mariadb.call(f"ALTER USER {user} ACCOUNT LOCK")
+        mariadb.call(f"KILL USER {user}")
+
+    def admit() -> None:
+        mariadb.call(f"ALTER USER {user} ACCOUNT UNLOCK")
+
+    return Guarded(by_another.replace("root@", f"{user}:hunter2@"), by_another, refuse, admit)
+
+
+@pytest.mark.promise(1)
+@pytest.mark.parametrize("server", ["of_redis", "of_postgres", "of_mariadb"])
+def test_a_worker_whose_password_is_refused_goes_on_once_it_is_right(
+    server: str, request: pytest.FixtureRequest
+) -> None:
+    guarded: Guarded = request.getfixturevalue(server)
+    said: list[str] = []
+    with Serving(guarded.url, TOPIC) as serving, QFrame(guarded.by_another) as producer:
+        serving.app.events.listen(
+            lambda name, facts: said.append(facts["error"]) if name == "store.unavailable" else None
+        )
+        producer.publish(TOPIC, 0, key="a")
+        serving.await_bodies({0})
+        guarded.refuse()
+        producer.publish(TOPIC, 1, key="a")
+        eventually(lambda: serving.failure or any("refuses" in text for text in said))
+        with pytest.raises(StoreForbidden):
+            serving.app.publish(TOPIC, 2, key="a")
+        guarded.admit()
+        serving.await_bodies({0, 1})
+    assert "hunter" not in str(said)
+
+
+def test_a_relay_whose_user_is_refused_takes_no_message_for_refused(
+    of_redis: Guarded, tmp_path: Path
+) -> None:
+    engine = engine_of(f"sqlite:///{tmp_path}/business.db")
+    outbox, said = Outbox(engine), list[str]()
+    serving = Serving(of_redis.url, TOPIC)
+    serving.app.relay(outbox)
+    serving.app.events.listen(lambda name, facts: said.append(f"{name} {facts.get('part')}"))
+    with serving:
+        eventually(lambda: said.count("slot.taken None") == 2)  # the relay's own, too
+        of_redis.refuse()
+        with Session(engine) as session:
+            outbox.publish(session, TOPIC, 1, key="a")
+            session.commit()
+        eventually(lambda: serving.failure or any("able qframe.relay" in text for text in said))
+        of_redis.admit()
+        serving.await_bodies({1})
+    assert not any("blocked" in text for text in said)
+    engine.dispose()
+
+
+def test_a_gateway_whose_user_is_refused_does_not_call_requests_wrong(of_redis: Guarded) -> None:
+    with QFrame(of_redis.url) as app:
+        app.declare(TOPIC)
+        gateway = Gateway(app)
+        callers = Callers(None, clock=SYSTEM_CLOCK, events=app.events)
+        routes = GatewayRoutes(gateway, callers, Forwarder(gateway.receipts))
+        here = "http://127.0.0.1"
+        with TestClient(routes.starlette(), here, client=("127.0.0.1", 1)) as client:
+            of_redis.refuse()
+            place, asked = "/v1/topics/orders/messages", {"key": "a", "body": 1}
+            reply = client.post(place, json=asked)
+            assert (reply.status_code, reply.json()["type"]) == (
+                503, "urn:qframe:problem:store-forbidden",
+            )  # fmt: skip
+            of_redis.admit()
+            assert client.post(place, json=asked).status_code == 200
