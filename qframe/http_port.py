@@ -189,7 +189,9 @@ class HttpPort(Service):
         elif route.guarded and not self._admits(headers):
             reply = text_reply(HTTPStatus.UNAUTHORIZED, "send Authorization: Bearer <token>")
         else:
-            request = HttpRequest(params, dict(parse_qsl(url.query)), headers)
+            request = HttpRequest(
+                params, dict(parse_qsl(url.query, keep_blank_values=True)), headers
+            )
             reply = self._asked(route, request, url.path)
         return _written(reply, with_body=with_body)
 

@@ -27,6 +27,7 @@ from qframe.errors import (
     UnknownTopic,
 )
 from qframe.http_port import HttpReply, HttpRequest, HttpRoute, json_reply
+from qframe.options.rules import refuse_unknown
 from qframe.topic import duration_ms
 
 RATES_OVER_MS: Final = 10_000
@@ -99,6 +100,9 @@ class ScaleRoute:
 
     def _look(self, request: HttpRequest) -> Scale:
         topic, group = request.params["topic"], request.params["group"]
+        for name in request.query:
+            if name != "per_worker":
+                refuse_unknown("parameter", name, ["per_worker"])
         per_worker = _number(request.query.get("per_worker", str(PER_WORKER)))
         before = self._earlier.get((topic, group))
         unknown: QFrameError | None = None

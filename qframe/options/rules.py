@@ -210,12 +210,12 @@ def checked_limit(limit: object) -> int:
 
 
 def refuse_unknown(what: str, name: str, known: Iterable[str]) -> NoReturn:
-    """Refuses the name of an option that there is not, with the one that may be meant.
+    """Refuses the name of an option or parameter that there is not, with the one that may be meant.
 
     It names them all, since another system's name may look like an option of another meaning:
     `max_retries` like `local_retries`.
     """
     close = get_close_matches(name, known, n=1)
     meant = f"did you mean {close[0]!r}? " if close else ""
-    remedy = f"{meant}there are: {', '.join(known)}"
-    raise BadOption(what, name, "there is no such option", remedy)
+    remedy = f"{meant}there are: {', '.join(known) or 'none'}"
+    raise BadOption(what, name, f"there is no such {what.rpartition(' ')[2]}", remedy)

@@ -26,6 +26,7 @@ from qframe.web.jobs import Job
 from qframe.web.pages import PAGES
 from qframe.web.pages.message import explained
 from qframe.web.pages.page import Page
+from qframe.web.parameters import check_parameters
 from qframe.web.refusals import refusal
 from qframe.web.rendering import HERE, Renderer
 
@@ -149,6 +150,7 @@ class _ConsoleRoutes:
     def _page(self, page: Page) -> Callable[[Request], Any]:
         def make(visit: Visit) -> Response:
             request = visit.request
+            check_parameters(request, page.asks, own=("note",))
             asked = (request.url.path, request.url.query, visit.visitor.role)
             facts = self._desk.shared.get(asked, page.fresh_s, lambda: page.facts(visit))
             live = facts.get("live", page.live)
@@ -159,6 +161,7 @@ class _ConsoleRoutes:
     def _body(self, visit: Visit) -> Response:
         """The body of a message as a file."""
         visit.require("body")
+        check_parameters(visit.request, ("id", "topic", "key"))
         found = explained(visit, visit.asked("id") or "")
         record = next((each.record for each in found if each.record is not None), None)
         if record is None:

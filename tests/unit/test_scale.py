@@ -124,6 +124,9 @@ def test_the_route_replies_for_the_app_that_knows_the_topic(app: QFrame, tmp_pat
         assert ask(route, "nothing", "g")[0] == 404
         assert ask(route, "timers", "nobody")[0] == 404
         assert ask(route, "timers", "g", per_worker="-1")[0] == 400
+        status, refused = ask(route, "timers", "g", perworker="20")
+        assert status == 400
+        assert "did you mean 'per_worker'? there are: per_worker" in refused["error"]
 
 
 def test_a_store_that_is_away_is_told_with_status_503() -> None:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping
-from typing import Final
+from typing import Any, Final
 
 import msgspec
+from starlette.requests import Request
 from starlette.responses import Response
 
 from qframe.errors import (
@@ -128,6 +129,22 @@ def unsettled(results: list[SettleReply]) -> Response | None:
         return None
     problem = ProblemOut(PROBLEM_TYPE + slug, _TITLES[status], status, detail, results=results)
     return reply_of(problem, {})
+
+
+async def _missing(request: Request, _: Exception) -> Response:
+    why = f"there is no {request.url.path[:200]!r} here; see /v1/openapi.json"
+    return problem_of(BadRequest(404, "no-such-path", why))
+
+
+async def _wrong_method(request: Request, error: Exception) -> Response:
+    why = f"{request.method[:20]} is not for {request.url.path[:200]!r}; see /v1/openapi.json"
+    reply = problem_of(BadRequest(405, "wrong-method", why))
+    reply.headers.update(getattr(error, "headers", None) or {})
+    return reply
+
+
+NOT_SERVED: Final[Mapping[Any, Any]] = {404: _missing, 405: _wrong_method}
+"""Where there is no such path, or it has other methods: Starlette's handlers."""
 
 
 def reply_of(problem: ProblemOut, headers: dict[str, str]) -> Response:

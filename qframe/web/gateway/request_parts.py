@@ -10,6 +10,7 @@ from typing import Final, TypeVar
 from urllib.parse import unquote
 
 import msgspec
+from msgspec.inspect import ListType, StructType, type_info
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
@@ -25,6 +26,8 @@ from qframe.web.gateway.wire import PublishRequest
 JSON: Final = "application/json"
 LINES: Final = "application/x-ndjson"
 BODY_S: Final = 30.0
+_UNKNOWN: Final = re.compile(r"unknown field `[^`]*`(?: - at `\$([^`]*)`)?")
+_STEP: Final = re.compile(r"\.(\w+)|\[[^]]*\]")
 _REGEX: Final = re.compile(r"`str` matching regex '.*'")  # durations alone have one
 
 Decoded = TypeVar("Decoded")
@@ -156,12 +159,27 @@ def decoded(body: bytes, kind: type[Decoded]) -> Decoded:
         return msgspec.json.decode(body, type=kind)
     except msgspec.ValidationError as error:
         why = _REGEX.sub('seconds, or a text such as "500ms", "30s" or "10m"', str(error))
+        if (found := _UNKNOWN.search(why)) is not None:
+            why += f"; there are: {', '.join(_fields_at(kind, found[1] or '')) or 'none'}"
         raise BadRequest(
             400, "bad-request", f"the request is wrong: {why}; see /v1/openapi.json"
         ) from None
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, ValueError) as error:
         why = f"the request is not JSON: {why_not_json(body, error)}"
         raise BadRequest(400, "bad-json", why) from None
+
+
+def _fields_at(kind: type, path: str) -> list[str]:
+    """The names of the fields of an object, by its place in a request, such as `.retry[0]`."""
+    found = [type_info(kind)]
+    for name in _STEP.findall(path):
+        if name:
+            fields = [each for one in found if isinstance(one, StructType) for each in one.fields]
+            found = [each.type for each in fields if each.encode_name == name]
+            found = [one for each in found for one in getattr(each, "types", (each,))]
+        else:
+            found = [one.item_type for one in found if isinstance(one, ListType)]
+    return [each.encode_name for one in found if isinstance(one, StructType) for each in one.fields]
 
 
 def messages_of(asked: PublishRequest) -> tuple[list[Outgoing], bool]:

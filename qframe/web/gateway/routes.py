@@ -23,7 +23,13 @@ from qframe.web.gateway.callers import Caller, Callers, GatewayRight
 from qframe.web.gateway.forwarding import FORWARDED, Forwarder
 from qframe.web.gateway.gateway import Gateway
 from qframe.web.gateway.openapi import openapi
-from qframe.web.gateway.problem_json import BadRequest, line_out, problem_of, unsettled
+from qframe.web.gateway.problem_json import (
+    NOT_SERVED,
+    BadRequest,
+    line_out,
+    problem_of,
+    unsettled,
+)
 from qframe.web.gateway.request_parts import (
     JSON,
     LINES,
@@ -46,6 +52,7 @@ from qframe.web.gateway.wire import (
     HealthOut,
     MessageIn,
     MovedOut,
+    NothingIn,
     PublishedListOut,
     PublishedOut,
     PublishRequest,
@@ -61,6 +68,7 @@ from qframe.web.gateway.wire import (
     lease_of,
     wait_of,
 )
+from qframe.web.parameters import check_parameters
 
 MOST_BYTES: Final = 8 * 2**20
 PULLED_BYTES: Final = 4 * 2**20
@@ -126,7 +134,7 @@ class GatewayRoutes:
                 Route("/readyz", self._ready),
                 *self._others,
             ],
-            exception_handlers={404: _missing, 405: _wrong_method},
+            exception_handlers=NOT_SERVED,
             lifespan=lifespan,
         )
         # A redirect would name the request's own host, and http where a proxy has taken off TLS.
@@ -139,7 +147,11 @@ class GatewayRoutes:
         async def guarded(request: Request) -> Response:
             method = "GET" if request.method == "HEAD" else request.method
             try:
-                return await endpoints[method](request, self._callers.caller(request))
+                caller = self._callers.caller(request)
+                check_parameters(request)
+                if method in ("GET", "DELETE"):
+                    await self._json(request, NothingIn, caller)
+                return await endpoints[method](request, caller)
             except QFrameError as error:
                 return problem_of(error)
             except ClientDisconnect:
@@ -275,7 +287,6 @@ class GatewayRoutes:
         topic, group = self._group(request, caller, "consume")
         admin = self._gateway.app.admin.acting(by=caller.name, rights="viewer")
         stats = await self._gateway.in_thread(admin.stats, topic, group)
-
         all_slots = summed(group, stats)
         return _reply(StatsOut(
             topic, group, all_slots.waiting, all_slots.retrying, all_slots.todo, all_slots.doing,
@@ -286,6 +297,7 @@ class GatewayRoutes:
     async def _subscribe(self, request: Request, caller: Caller) -> Response:
         """Has a group collect from now on, before anybody pulls."""
         topic, group = self._group(request, caller, "consume")
+        await self._json(request, NothingIn, caller)
         app = self._gateway.app
 
         def subscribe() -> Topic:
@@ -386,15 +398,3 @@ class GatewayRoutes:
 
 def _reply(value: Any, status: int = 200) -> Response:
     return Response(_encode(value), status, media_type=JSON)
-
-
-async def _missing(request: Request, _: Exception) -> Response:
-    why = f"there is no {request.url.path[:200]!r} here; see /v1/openapi.json"
-    return problem_of(BadRequest(404, "no-such-path", why))
-
-
-async def _wrong_method(request: Request, error: Exception) -> Response:
-    why = f"{request.method[:20]} is not for {request.url.path[:200]!r}; see /v1/openapi.json"
-    reply = problem_of(BadRequest(405, "wrong-method", why))
-    reply.headers.update(getattr(error, "headers", None) or {})
-    return reply

@@ -258,6 +258,10 @@ class MovedOut(msgspec.Struct):
     outcome: Literal["done", "absent", "doing"]
 
 
+class NothingIn(msgspec.Struct, forbid_unknown_fields=True):
+    """The body of a request that needs none."""
+
+
 class TopicIn(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
     """A topic, as it is declared; its kind is for ever, and its slots only grow.
 

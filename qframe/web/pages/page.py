@@ -17,6 +17,7 @@ class Page(NamedTuple):
         facts: makes what the template shows, but for what every page has.
         fresh_s: for how long its facts are shared by all who look.
         live: whether it is looked at again while it is open, where its facts do not say.
+        asks: the parameters of its address.
     """
 
     path: str
@@ -24,3 +25,4 @@ class Page(NamedTuple):
     facts: Callable[[Visit], Mapping[str, Any]]
     fresh_s: float = 1.0
     live: bool = True
+    asks: tuple[str, ...] = ()

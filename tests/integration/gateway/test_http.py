@@ -221,13 +221,37 @@ def test_the_id_of_a_timer_that_is_there_is_not_changed(gateway: GatewayProcess)
     assert (reply.status, "unknown field `id`" in reply.json["detail"]) == (400, True)
 
 
+@pytest.mark.parametrize(
+    ("method", "path", "body", "said"),
+    [
+        ("PUT", "{topic}/groups/g", {"start": "latest"}, "unknown field `start`; there are: none"),
+        ("GET", "{topic}/groups/g/stats", {"slot": 1}, "unknown field `slot`; there are: none"),
+        ("DELETE", "/v1/timers/events/k", {"id": "x"}, "unknown field `id`; there are: none"),
+        ("PUT", "{topic}", {"slot": 1}, "`slot`; there are: kind, slots, retain, max_length"),
+        (
+            "POST", "{topic}/groups/g/settle", {"extend": [{"receipt": "q1.a", "lease": 1, "x": 2}]},
+            "`x` - at `$.extend[0]`; there are: receipt, lease",
+        ),
+        ("POST", "{topic}/groups/g/pull?max=5", {}, "parameter 'max': there is no such parameter"),
+        ("GET", "{topic}/groups/g/stats?slot", None, "there are: none"),
+    ],
+)  # fmt: skip
+def test_what_nothing_reads_is_refused_with_what_there_is(
+    web: TestClient, method: str, path: str, body: object, said: str
+) -> None:
+    """It was ignored beside a query, and where a request needs no body."""
+    reply = web.request(method, path.format(topic="/v1/topics/events"), json=body)
+    assert (reply.status_code, said in reply.json()["detail"]) == (400, True), reply.text
+
+
 @pytest.mark.parametrize("key", ["%ff", "%fe", "a%e2%82"])
 def test_a_key_in_a_path_whose_bytes_are_no_text_is_refused(
     gateway: GatewayProcess, key: str
 ) -> None:
     body = {"body": 1, "delay": "1h"}
     for method in ("PUT", "PATCH", "DELETE"):
-        reply = gateway.request(method, f"/v1/timers/orders/{key}", body)
+        sent = None if method == "DELETE" else body
+        reply = gateway.request(method, f"/v1/timers/orders/{key}", sent)
         assert (reply.status, reply.json["type"]) == (400, "urn:qframe:problem:bad-path")
 
 

@@ -120,6 +120,19 @@ def test_an_address_with_odd_texts_in_it_is_refused_and_no_failure_of_the_consol
                 assert reply.status_code in (200, 400, 404), (address, text_of(reply.text))
 
 
+def test_a_parameter_that_no_page_reads_is_refused_with_those_that_it_reads(app: QFrame) -> None:
+    """A page with a misspelt filter showed everything, as if nothing were filtered."""
+    web = browser(app, "reader")
+    for address, said in (
+        ("/timers?topics=orders", "there are: topic, key, since, until, state, tag"),
+        ("/topics/orders/billing/dead?sinse=", "there are: since, cause, all, after"),
+        ("/workers?topic=orders", "there are: none"),
+        ("/body?ids=1", "there are: id, topic, key"),
+    ):
+        reply = web.get(address)
+        assert (reply.status_code, said in text_of(reply.text)) == (400, True), text_of(reply.text)
+
+
 def test_no_route_shows_a_viewer_a_body_or_what_is_in_it(app: QFrame) -> None:
     web = browser(app, "viewer")
     for address in (
