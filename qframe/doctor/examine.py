@@ -23,7 +23,7 @@ from qframe.options.settings import Settings, sources_of
 from qframe.schedules.records import TOPIC as SCHEDULES
 from qframe.schedules.records import next_due_ms
 from qframe.stores.base import Store
-from qframe.stores.open import open_store
+from qframe.stores.open import REDIS, open_store
 from qframe.topic import Topic
 
 TOLD_MS: Final = 30_000
@@ -57,7 +57,7 @@ class _Examiner:
         url = self._settings.store
         scheme = url.partition(":")[0].partition("+")[0]
         try:
-            if scheme in ("redis", "rediss"):
+            if scheme in REDIS:
                 self._redis(url)
                 if self._settings.timers_db:
                     self._timers_db(self._settings.timers_db)

@@ -95,9 +95,9 @@ class Redis:
 
     Args:
         url: `redis://host:port/db`, `rediss://` for TLS, `redis+sentinel://host:port,…/name`,
-            `redis+cluster://host:port,…`; with `user:password@` where needed. Options after `?` are
-            redis-py's, such as `socket_timeout=5` or `ssl_ca_certs=…`; `wait_replicas=1` is for
-            `await_replicas`.
+            `redis+cluster://host:port,…`, `unix:///path`; with `user:password@` where needed.
+            Options after `?` are redis-py's, such as `socket_timeout=5` or `ssl_ca_certs=…`;
+            `wait_replicas=1` is for `await_replicas`.
 
     Attributes:
         replicas: the replicas to be waited for; None if nobody asks for any.

@@ -67,7 +67,7 @@ def refusal_of(shown: str, error: BaseException) -> Mapping[str, str]:
         if isinstance(error.__context__, (FileNotFoundError, PermissionError)):
             return NO_FILES
         return meaning_of(text, OF_REDIS)
-    if text.startswith(_UNGREETED):
+    if text.startswith(_UNGREETED) and scheme.startswith("redis"):
         secure = scheme.replace("redis", "rediss")
         return {"remedy": f"check that it runs; if it speaks TLS there, write {secure}://"}
     return {}

@@ -26,8 +26,9 @@ LONGEST_TIMEOUT_S: Final = 86_400
 OF_SENTINELS: Final = "sentinel_"
 OF_REPLICAS: Final = ("wait_replicas", "wait_timeout")
 _CHECKS: Final = ("none", "optional", "required")
+SOCKET: Final = "unix"
 SCHEMES: Final = ("redis", "rediss", "redis+sentinel", "rediss+sentinel", "redis+cluster",
-                  "rediss+cluster")  # fmt: skip
+                  "rediss+cluster", SOCKET)  # fmt: skip
 
 
 class Replicas(NamedTuple):
@@ -196,10 +197,15 @@ def servers_of(url: str) -> tuple[RedisServers, str]:
     shown = shown_url(url)  # without options, since one may be a password
     scheme = parts.scheme.lower()
     remedy = (
-        "use redis://host:6379/0, redis+sentinel://host:26379/name or redis+cluster://host:6379"
+        "use redis://host:6379/0, redis+sentinel://host:26379/name, redis+cluster://host:6379 "
+        "or unix:///run/redis.sock"
     )
-    if scheme not in SCHEMES or not hosts:
+    path = parts.path.strip("/")
+    if scheme not in SCHEMES or not (path if scheme == SOCKET else hosts):
         raise BadUrl("store", shown, "it names no server", remedy)
+    if scheme == SOCKET and hosts:
+        why = f"it names the host {hosts} before the path"
+        raise BadUrl("store", shown, why, "write unix:///run/redis.sock, with three slashes")
     options: dict[str, Any] = {
         "retry": Retry(NoBackoff(), 0), "protocol": 2, "socket_timeout": ANSWER_TIMEOUT_S,
         "socket_connect_timeout": CONNECT_TIMEOUT_S, "max_connections": 2**31 - 1,
@@ -212,7 +218,6 @@ def servers_of(url: str) -> tuple[RedisServers, str]:
         options["username"] = unquote(name)
     if is_secure := scheme.startswith("rediss"):
         options["ssl"] = True
-    path = parts.path.strip("/")
     try:
         for option, value in parse_qsl(parts.query):
             if option in OF_REPLICAS:
@@ -227,6 +232,9 @@ def servers_of(url: str) -> tuple[RedisServers, str]:
                     "write rediss://, rediss+sentinel:// or rediss+cluster:// for TLS",
                 )  # fmt: skip
             options[option] = _parsed(option, value)
+        if scheme == SOCKET:
+            server = client.Redis(unix_socket_path=unquote(parts.path), **options)
+            return _One(server), shown
         places = [
             _place(host, 26379 if "sentinel" in scheme else 6379) for host in hosts.split(",")
         ]

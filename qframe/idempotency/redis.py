@@ -30,7 +30,7 @@ class RedisChecker:
 
     Args:
         url: of a Redis as a store's URL may be: `redis://`, `rediss://`, `redis+sentinel://`,
-            `redis+cluster://`.
+            `redis+cluster://`, `unix://`.
         ttl: how long what is done is remembered: seconds, or a text such as "24h".
         key: by what an effect is recognised: a field of the body, several, or a function of the
             message; by default the message's id.

@@ -11,7 +11,7 @@ from qframe.stores.base import Store
 
 _DATABASES: Final = ("sqlite", "postgresql", "postgres", "mysql", "mariadb")
 _MODEL: Final = "model://"
-_REDIS: Final = ("redis", "rediss")
+REDIS: Final = ("redis", "rediss", "unix")
 
 
 def open_store(
@@ -19,8 +19,9 @@ def open_store(
 ) -> Store:
     """The store at a URL.
 
-    `redis://host`, `sqlite:///file.db`, `postgresql+psycopg://user@host/name`,
-    `mysql+pymysql://user@host/name`, or `model://` in this process's memory.
+    `redis://host`, `unix:///redis.sock`, `sqlite:///file.db`,
+    `postgresql+psycopg://user@host/name`, `mysql+pymysql://user@host/name`, or `model://` in this
+    process's memory.
 
     Args:
         url: the URL.
@@ -40,7 +41,7 @@ def open_store(
         from qframe.stores.sql.store import SqlStore
 
         return SqlStore(url, namespace=namespace, clock=own_clock)
-    if scheme in _REDIS:
+    if scheme in REDIS:
         from qframe.stores.redis.store import RedisStore
 
         return RedisStore(url, namespace=namespace, clock=own_clock)
@@ -53,13 +54,13 @@ def open_store(
         return ModelStore(namespace=namespace, clock=clock)
     raise BadUrl(
         "store", shown_url(url), "it names no store",
-        "use redis://host:6379, sqlite:///file.db, postgresql+psycopg://user@host/name, "
-        "or mysql+pymysql://user@host/name",
+        "use redis://host:6379, unix:///run/redis.sock, sqlite:///file.db, "
+        "postgresql+psycopg://user@host/name, or mysql+pymysql://user@host/name",
     )  # fmt: skip
 
 
 def _split(url: str, timers_db: str, namespace: str, clock: Clock) -> Store:
-    if _scheme(url) not in _REDIS:
+    if _scheme(url) not in REDIS:
         raise BadOption(
             "timers_db", shown_url(timers_db),
             f"the store {shown_url(url)} is not Redis, and keeps its timers itself",

@@ -229,10 +229,10 @@ def test_the_id_of_a_timer_that_is_there_is_not_changed(gateway: GatewayProcess)
         ("DELETE", "/v1/timers/events/k", {"id": "x"}, "unknown field `id`; there are: none"),
         ("PUT", "{topic}", {"slot": 1}, "`slot`; there are: kind, slots, retain, max_length"),
         (
-            "POST", "{topic}/groups/g/settle", {"extend": [{"receipt": "q1.a", "lease": 1, "x": 2}]},
+            "POST", "{topic}/groups/g/settle", {"extend": [{"receipt": "q1.a", "x": 2}]},
             "`x` - at `$.extend[0]`; there are: receipt, lease",
         ),
-        ("POST", "{topic}/groups/g/pull?max=5", {}, "parameter 'max': there is no such parameter"),
+        ("POST", "{topic}/groups/g/pull?max=5", {}, "parameter 'max': there is no such"),
         ("GET", "{topic}/groups/g/stats?slot", None, "there are: none"),
     ],
 )  # fmt: skip

@@ -7,6 +7,7 @@ import re
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,8 +20,18 @@ from redis_servers import Sentinel
 from servers import RedisCluster3, RedisServer, free_port
 from serving import Serving
 
-from qframe import BadUrl, Outgoing, QFrame, StoreForbidden, StoreUnavailable, Topic
-from qframe.clock import SystemClock
+from qframe import (
+    BadUrl,
+    Message,
+    Outgoing,
+    QFrame,
+    RedisChecker,
+    StoreForbidden,
+    StoreUnavailable,
+    Topic,
+)
+from qframe.clock import SYSTEM_CLOCK, SystemClock
+from qframe.doctor.examine import examine
 from qframe.stores.open import open_store
 from qframe.stores.redis.store import RedisStore
 
@@ -166,6 +177,59 @@ def test_sentinels_that_want_a_password_are_given_it_and_who_has_none_is_told(
         for options in ("?sentinel_password=hunter3",
                         "?sentinel_username=qframe&sentinel_password=hunter2"):  # fmt: skip
             open_store(url + options).close()
+
+
+# Unix sockets.
+
+
+@pytest.fixture
+def socket_server(tmp_path: Path) -> Iterator[tuple[RedisServer, str]]:
+    """A server, and its socket, whose path may have 107 bytes."""
+    with tempfile.TemporaryDirectory(prefix="qframe-redis-") as folder:
+        path = f"{folder}/the socket"
+        with RedisServer(tmp_path / "redis", config={"unixsocket": f'"{path}"'}) as server:
+            yield server, path.replace(" ", "%20")
+
+
+def test_a_unix_socket_serves_as_a_port_does(socket_server: tuple[RedisServer, str]) -> None:
+    server, path = socket_server
+    server.call("ACL", "SETUSER", "shop", "on", ">hunter2", "~*", "&*", "+@all")
+    handled: list[int] = []
+    with QFrame(f"unix://shop:hunter2@{path}?db=3&socket_timeout=5") as app:
+        checker = RedisChecker(f"unix://{path}")
+
+        @app.consumer(Topic("orders", "ordered", slots=2), "billing", idempotent_checker=checker)
+        def handle(message: Message) -> None:
+            handled.append(message.body)
+
+        app.publish_many("orders", [Outgoing(n, key="a") for n in range(3)])
+        app.run(burst=True)
+        assert handled == [0, 1, 2]
+        found = examine(app.settings, SYSTEM_CLOCK)
+        assert [each for each in found.findings if each.level == "error"] == []
+        assert "redis" in found.versions
+    with server.client() as client:
+        assert "db3" in client.info("keyspace")
+
+
+@pytest.mark.parametrize(
+    ("url", "why"),
+    [
+        ("unix://", "it names no server; .*unix:///run/redis.sock"),
+        ("unix://run/redis.sock", "it names the host run before the path; .*three slashes"),
+        ("redis:///run/redis.sock", "it names no server; .*unix:///run/redis.sock"),
+        ("unix:///r.sock?ssl_ca_certs=/ca", "the scheme says whether it uses TLS"),
+        ("unix:///r.sock?db=x", "invalid literal"),
+    ],
+)
+def test_a_url_of_a_unix_socket_that_cannot_be_used_says_why(url: str, why: str) -> None:
+    with pytest.raises(BadUrl, match=why):
+        open_store(url)
+
+
+def test_a_unix_socket_that_is_not_there_is_a_server_that_is_away(tmp_path: Path) -> None:
+    with pytest.raises(StoreUnavailable, match=f"store unix://{tmp_path}/no.sock cannot be reach"):
+        open_store(f"unix://{tmp_path}/no.sock")
 
 
 # The command.
