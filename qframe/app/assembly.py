@@ -133,8 +133,15 @@ class Assembly(msgspec.Struct, frozen=True, kw_only=True):
             worker_id, stop_request,
             WorkerParts(poller, consumers, sweeper, background, [event_loop]),
             grace_s=self.settings.grace, events=self.events, clock=self.clock,
-            store=shown_url(self.settings.store),
+            place=self._place(),
         )  # fmt: skip
+
+    def _place(self) -> dict[str, str]:
+        """The store, and the namespace if it is not the one that everybody has by default."""
+        place = {"store": shown_url(self.settings.store)}
+        if self.settings.namespace != Settings.namespace:
+            place["namespace"] = self.settings.namespace
+        return place
 
     @property
     def leads(self) -> bool:

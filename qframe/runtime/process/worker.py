@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from types import FrameType
 from typing import Any, Final, NamedTuple, Protocol
@@ -70,7 +70,7 @@ class Worker:
         grace_s: how long running handlers may go on when it stops, in seconds.
         events: told of its start, that it is ready, and its stop.
         clock: the clock.
-        store: where its messages are, for the log; without a password.
+        place: where its messages are, for the log; without a password.
     """
 
     def __init__(
@@ -82,14 +82,14 @@ class Worker:
         grace_s: float,
         events: Events,
         clock: Clock,
-        store: str = "",
+        place: Mapping[str, str] | None = None,
     ) -> None:
         self.id = worker_id
         self._stop_request = stop_request
         self._settings_poller, self._sweeper = parts.settings_poller, parts.sweeper
         self._consumers, self._background = parts.consumers, parts.background
         self._loops = parts.loops
-        self._store = store
+        self._place = place or {}
         self._events = events
         self._clock = clock
         self._grace_s = grace_s
@@ -123,9 +123,7 @@ class Worker:
         with self._signals():
             if self._events:
                 names = [f"{consumer.topic}/{consumer.group}" for consumer in self._consumers]
-                self._events.emit(
-                    "worker.started", worker=self.id, consumers=names, store=self._store
-                )
+                self._events.emit("worker.started", worker=self.id, consumers=names, **self._place)
             try:
                 self._settings_poller.begin()
                 self._sweeper.start()  # first: consumers wait for growths that nobody else ends

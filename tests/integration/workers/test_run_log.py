@@ -68,7 +68,11 @@ def test_a_log_level_that_is_set_counts(url: str, capsys: pytest.CaptureFixture[
         app.run(burst=True)
     said = capsys.readouterr().err
     assert events_of(said)[0] == "worker.started"
-    assert json.loads(said.splitlines()[0])["store"] == url
+    started = json.loads(said.splitlines()[0])
+    assert (started["store"], "namespace" in started) == (url, False)
+    with app_of(url, log_level="info", namespace="shop") as app:
+        app.run(burst=True)
+    assert json.loads(capsys.readouterr().err.splitlines()[0])["namespace"] == "shop"
 
 
 def test_who_listens_to_the_events_has_the_log_to_himself(
