@@ -1,62 +1,110 @@
-"""`qframe copy`: copies a topic to another store."""
+"""`qframe copy`: copies topics to another store."""
 
 from __future__ import annotations
 
 import sys
-from typing import Annotated
+from collections.abc import Iterable
+from typing import Annotated, Any
 
 import msgspec
 import typer
 
 from qframe.admin.copying import Copied
-from qframe.cli.flags import AsJson, By, TopicName
+from qframe.cli.commands import BadCommand
+from qframe.cli.flags import AsJson, By
 from qframe.cli.output import counted, say, say_error, say_json
 from qframe.cli.target import Target, coordinated
+from qframe.errors import QFrameError
 from qframe.redaction import shown_url
+from qframe.topic import INTERNAL
 
 
 @coordinated
 def copy_topic(
     target: Target,
-    topic: TopicName,
     to: Annotated[str, typer.Option("--to", metavar="URL", help="The other store.")],
+    topics: Annotated[
+        list[str] | None, typer.Argument(metavar="TOPIC...", help="The topics' names.")
+    ] = None,
     to_namespace: Annotated[
         str | None,
         typer.Option("--to-namespace", metavar="NAME", help="Its namespace; default: the same."),
     ] = None,
+    everything: Annotated[
+        bool, typer.Option("--all", help="All topics, qframe's own included, in place of names.")
+    ] = False,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Only read and count; write nothing.")
     ] = False,
     as_json: AsJson = False,
     by: By = None,
 ) -> None:
-    """Copies a topic with all that it holds to another store.
+    """Copies topics with all that they hold to another store.
 
-    Stop its workers, or pause it, and stop its publishers first. If it is stopped, call it again:
-    it goes on where it was. Histories of attempts are not copied.
+    Stop their workers, or pause them, and stop their publishers first. If it is stopped, call it
+    again: it goes on where it was. Histories of attempts are not copied. A topic that cannot be
+    copied keeps no other from it.
     """
-    with target.acting(by) as (_, admin):
-        try:
-            copied = admin.copy(
-                topic, to, namespace=to_namespace, dry_run=dry_run, on_progress=_show_progress
-            )
-        except KeyboardInterrupt:
-            _end_progress()
-            sys.stderr.write("stopped on the way: call it again to go on\n")
-            raise typer.Exit(130) from None
-        _end_progress()
+    if bool(topics) == everything:
+        why = "names stand beside --all" if everything else "neither names nor --all are given"
+        raise BadCommand("topic", " ".join(topics or ()), why, "give one of them")
     where = shown_url(to)
+    copies: dict[str, Copied | QFrameError] = {}
+    with target.acting(by) as (_, admin):
+        names = topics or _in_order(topic.name for topic in admin.topics())
+        for name in names:
+            try:
+                copies[name] = admin.copy(
+                    name, to, namespace=to_namespace, dry_run=dry_run, on_progress=_show_progress
+                )
+            except QFrameError as error:
+                if len(names) == 1:
+                    raise
+                copies[name] = error
+            except KeyboardInterrupt:
+                _end_progress()
+                sys.stderr.write("stopped on the way: call it again to go on\n")
+                raise typer.Exit(130) from None
+            _end_progress()
+            if (fault := _fault_of(name, found := copies[name])) is not None:
+                say_error(fault)
+            elif isinstance(found, Copied) and not as_json:
+                say(_told(found, where, dry_run=dry_run))
     if as_json:
-        say_json({**msgspec.to_builtins(copied), "to": where, "dry_run": dry_run})
-    elif not copied.differences:
-        say(_told(copied, where, dry_run=dry_run))
-    if copied.differences:
-        say_error(
-            f"the copy of topic {topic} differs from it: {copied.differences[0]}; see that nobody "
-            "publishes to it or handles its messages, and copy again; if it still differs, delete "
-            f"topic {topic} in the other store first"
-        )
+        facts = [_as_json(name, each, where, dry_run=dry_run) for name, each in copies.items()]
+        say_json(facts if everything or len(names) > 1 else facts[0])
+    failed = [name for name, each in copies.items() if _fault_of(name, each) is not None]
+    if failed and len(names) > 1:
+        say_error(f"{len(failed)} of {counted(len(names), 'topic')} failed: {', '.join(failed)}")
+    if failed:
         raise typer.Exit(1)
+
+
+def _in_order(names: Iterable[str]) -> list[str]:
+    """Names of topics, qframe's own behind the others: its audit has the copies, too."""
+    return sorted(names, key=lambda name: (name.startswith(INTERNAL), name))
+
+
+def _fault_of(name: str, copied: Copied | QFrameError) -> str | None:
+    """Why a topic is not copied, or differs from its copy."""
+    if isinstance(copied, QFrameError):
+        return f"topic {name} is not copied: {copied}"
+    if not copied.differences:
+        return None
+    return (
+        f"the copy of topic {name} differs from it: {copied.differences[0]}; see that nobody "
+        "publishes to it or handles its messages, and copy again; if it still differs, delete "
+        f"topic {name} in the other store first"
+    )
+
+
+def _as_json(
+    name: str, copied: Copied | QFrameError, where: str, *, dry_run: bool
+) -> dict[str, Any]:
+    facts = {"topic": name, "error": str(copied)}
+    if isinstance(copied, Copied):
+        facts = msgspec.to_builtins(copied)
+    return {**facts, "to": where, "dry_run": dry_run}
 
 
 def _told(copied: Copied, where: str, *, dry_run: bool) -> str:

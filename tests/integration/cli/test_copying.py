@@ -121,3 +121,32 @@ def test_schedules_are_copied_as_a_topic_of_their_own(tmp_path: Path) -> None:
     program.ok("copy", "qframe.schedules", "--to", "sqlite:///moved.db")
     [found] = program.ok("schedules", "list", "--store", "sqlite:///moved.db", "--json").json
     assert (found["name"], found["topic"]) == ("hourly", "orders")
+
+
+def test_all_topics_are_copied_but_those_that_cannot_be(tmp_path: Path) -> None:
+    program = Program(tmp_path)
+    for name in ("mails", "orders", "wide"):
+        program.ok("topics", "declare", name, "--slots", "2")
+        program.ok("publish", name, "5")
+    program.ok("schedules", "put", "hourly", "every 1h", "orders")
+    there = ["--store", "sqlite:///moved.db"]
+    program.ok("topics", "declare", "orders", "--slots", "4", *there)
+    ran = program.run("copy", "--all", "--to", "sqlite:///moved.db")
+    assert ran.code == 1
+    assert [line.split()[1] for line in ran.out.splitlines() if " is in " in line] == [
+        "mails", "wide", "qframe.audit", "qframe.schedules",
+    ]  # fmt: skip
+    assert "error: topic orders is not copied: " in ran.err
+    assert "error: 1 of 5 topics failed: orders" in ran.err
+    assert {each["name"] for each in program.ok("topics", *there, "--json").json} == {
+        "mails", "orders", "wide", "qframe.audit", "qframe.schedules",
+    }  # fmt: skip
+    program.ok("copy", "orders", "mails", "--to", "sqlite:///other.db")
+    ran = program.run("copy", "orders", "mails", "nothing", "--to", "sqlite:///3.db", "--json")
+    assert ran.code == 1
+    orders, mails, nothing = ran.json
+    assert (orders["messages"], mails["messages"]) == (1, 1)
+    assert (nothing["topic"], "nobody has declared it" in nothing["error"]) == ("nothing", True)
+    for words in (("copy",), ("copy", "orders", "--all")):
+        ran = program.run(*words, "--to", "sqlite:///other.db")
+        assert (ran.code, "give one of them" in ran.err) == (2, True)
