@@ -168,21 +168,22 @@ class MembershipService(SteppedService):
 
     def run(self) -> None:
         """Turns until it is stopped."""
-        failures = 0
+        failures, told = 0, ""
         while not self.stopping:
             try:
                 self._turn()
             except Unavailable as error:
                 failures += 1
-                if failures == 1:
-                    self._emit("coordinator.unavailable", error=str(error))
+                if (text := str(error)) != told:  # the reason is known later than the loss
+                    told = text
+                    self._emit("coordinator.unavailable", error=text)
                 if isinstance(error, UnknownGroup):
                     self._unknown = error
                     self._on_change()
                 self._steps.rest()
                 self._stopping.wait(self._backoff.bound_ms(failures) / 1000)
                 continue
-            failures = 0
+            failures, told = 0, ""
             if self._was_paused and not self.paused:
                 self._on_change()
             self._was_paused = self.paused

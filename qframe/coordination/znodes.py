@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from kazoo.exceptions import (
     BadVersionError,
+    ConnectionLoss,
     NodeExistsError,
     NoNodeError,
     RolledBackError,
@@ -14,7 +15,6 @@ from kazoo.exceptions import (
 )
 
 from qframe.drivers.zookeeper import FAILURES, ZooKeeper
-from qframe.errors import CoordinatorUnavailable
 
 AT_ONCE: Final = 500
 MEMBERS: Final = "members"
@@ -34,7 +34,7 @@ def gathered(
         CoordinatorUnavailable: if a reply is lost.
     """
     if not zookeeper.connected:
-        raise CoordinatorUnavailable(zookeeper.shown, "the connection is lost")
+        raise zookeeper.unavailable(ConnectionLoss())
     replies: list[tuple[Any, Any]] = []
     for start in range(0, len(items), AT_ONCE):
         sent = [(item, send(item)) for item in items[start : start + AT_ONCE]]

@@ -126,7 +126,8 @@ class ZooKeeper:
 
         Args:
             error: the error.
-            trouble: what is known of its cause.
+            trouble: what is known of its cause; by default, of an error without a text, what has
+                gone wrong last.
         """
         place = self.root or "/"
         if isinstance(error, NoAuthError):
@@ -135,7 +136,7 @@ class ZooKeeper:
                 what="refuses access",
                 remedy="name the user that made them in the URL, name another path, or set ACLs",
             )  # fmt: skip
-        why = trouble or str(error) or type(error).__name__
+        why = trouble or str(error) or self.trouble or type(error).__name__
         return CoordinatorUnavailable(self.shown, why, **self._servers.meaning_of(why))
 
     @property

@@ -14,7 +14,7 @@ from qframe.redaction import redacted
 from qframe.retry import NeedRetry, Reject
 from qframe.tracebacks import place_of, shortened
 
-MAX_CHARS: Final = 300
+MAX_CHARS: Final = 600
 MAX_TRACEBACK_CHARS: Final = 8000
 
 _SECRET: Final = frozenset({"body", "headers", "message", "delivery", "record", "traceback"})

@@ -454,7 +454,7 @@ def test_a_watch_ends_a_wait_and_without_a_connection_nothing_is_asked(place: Ma
     assert mine.session._awake.is_set()
     mine.driver.connected = False
     asked = dict(mine.driver.requests)
-    with pytest.raises(CoordinatorUnavailable, match="the connection is lost"):
+    with pytest.raises(CoordinatorUnavailable, match="cannot be reached: ConnectionLoss"):
         mine.session.claim([0])
     assert mine.driver.requests == asked
 

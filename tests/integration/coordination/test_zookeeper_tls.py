@@ -14,7 +14,7 @@ from eventually import eventually
 from servers import ZooKeeperServer
 from zookeeping import Open, ask, shorter_than
 
-from qframe import CoordinatorUnavailable
+from qframe import CoordinatorUnavailable, Message, QFrame, Topic
 from qframe.drivers.zookeeper_servers import Connections, servers_of
 
 
@@ -130,3 +130,32 @@ def test_tls_to_a_server_without_it_is_told_the_other_scheme(
 ) -> None:
     with pytest.raises(CoordinatorUnavailable, match="without TLS, write zookeeper://"):
         open_zookeeper(f"zookeepers://{zookeeper.address}", within=3)
+
+
+def test_a_worker_says_why_a_coordinator_that_was_there_is_not_reached(tmp_path: Path) -> None:
+    """It said `ConnectionLoss`, and nothing of the certificate that had been replaced by then."""
+    said: list[str] = []
+    with ZooKeeperServer(tmp_path / "zookeeper", tls=True) as server:
+        url = f"sqlite:///{tmp_path}/q.db"
+        with QFrame(url, coordinator=server.url, session_timeout=2) as app:
+
+            @app.consumer(Topic("orders", slots=2), group="billing")
+            def bill(message: Message) -> None: ...
+
+            app.events.listen(lambda name, facts: said.append(f"{name} {facts.get('error')}"))
+            running = threading.Thread(target=app.run)
+            running.start()
+            try:
+                eventually(lambda: any("slot.taken" in text for text in said))
+                made, key = certificate(tmp_path, "other")
+                before = Path(str(server.config["ssl.keyStore.location"]))
+                kept = before.read_bytes()
+                before.write_bytes(key.read_bytes() + made.read_bytes())
+                server.restart()
+                eventually(lambda: any("not trusted" in text for text in said))
+                before.write_bytes(kept)
+                server.restart()
+                eventually(lambda: sum("slot.taken" in text for text in said) == 2)
+            finally:
+                app.stop()
+                running.join()
