@@ -165,7 +165,7 @@ def test_an_error_of_postgresql_has_one_meaning(error: Exception, meaning: Meani
         ),
         *[
             (of_mariadb(code), lasting(StoreForbidden, "check user"))
-            for code in (1044, 1045, 1049, 1251, 1698)
+            for code in (1044, 1045, 1049, 1251, 1698, 1820, 1862, 3118, 4151)
         ],
         (of_mariadb(1045), lasting(StoreForbidden, "needs it, and maybe a certificate")),
         *[(of_mariadb(code), lasting(StoreForbidden, "grant its user")) for code in (1142, 1143)],

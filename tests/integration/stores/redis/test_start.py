@@ -243,6 +243,16 @@ def test_a_worker_whose_server_is_not_there_says_so_in_one_line(program: Program
     assert "hunter2" not in said
 
 
+def test_a_worker_that_is_refused_does_not_wait_for_its_server(
+    program: Program, server: RedisServer
+) -> None:
+    program.write("shop.py", SHOP)
+    url, began_s = f"redis://:hunter2@127.0.0.1:{server.port}", time.monotonic()
+    said = program.refused("worker", "shop", "--wait", "10m", "--store", url)
+    assert "refuses the name or password" in said
+    assert time.monotonic() - began_s < 300
+
+
 def test_a_worker_waits_for_its_server_and_serves_when_it_comes(
     program: Program, tmp_path: Path
 ) -> None:
