@@ -35,11 +35,7 @@ _UNKNOWN_TEXTS: Final = ("unknown command", "unknown redis command")
 # What becomes of a connection before its first answer; later on nothing of redis-py's reads it.
 _UNGREETED: Final = ("Error while reading from", "Connection closed by server")
 _UNANSWERED: Final = "handshake operation timed out"
-# The `what` and `remedy` of a `StoreForbidden`, where the name and the password are right.
-LACKING: Final[Mapping[str, str]] = {
-    "what": "refuses its user",
-    "remedy": "grant the permission; docs/wire.md lists what each role needs",
-}  # fmt: skip
+NO_RIGHT: Final = "grant the permission; docs/wire.md lists what each role needs"
 _REMEDIES: Final = {
     # As the client cuts it.
     "You can't write against a read only replica": "name the primary in the URL, or its "
@@ -98,12 +94,10 @@ def translated(shown: str, error: BaseException) -> BaseException:
     if isinstance(error, RedisClusterException) and error.__cause__ is not None:
         error = error.__cause__  # why the last of its nodes could not be asked
     if isinstance(error, AuthenticationError | AuthorizationError) or "NOAUTH" in str(error):
-        return StoreForbidden(
-            shown, str(error), what="refuses the name or password",
-            remedy="correct the URL: redis://user:password@host",
-        )  # fmt: skip
+        remedy = "name the user and the right password in the URL: redis://user:password@host"
+        return StoreForbidden(shown, str(error), remedy=remedy)
     if isinstance(error, NoPermissionError) or str(error).startswith(_FORBIDDEN_TEXT):
-        return StoreForbidden(shown, str(error), **LACKING)
+        return StoreForbidden(shown, str(error), remedy=NO_RIGHT)
     if isinstance(error, MasterNotFoundError):
         return _of_sentinels(shown, error)
     if isinstance(error, InvalidResponse):

@@ -48,9 +48,9 @@ def after(error: Exception, cause: Exception, *, raised: bool = False) -> Except
 @pytest.mark.parametrize(
     ("shown", "error", "kind", "words"),
     [
-        (ONE, AuthenticationError("WRONGPASS"), StoreForbidden, "refuses the name or password"),
-        (ONE, AuthorizationError("x"), StoreForbidden, "refuses the name or password"),
-        (ONE, ResponseError("NOAUTH Authentication required."), StoreForbidden, "refuses the name"),
+        (ONE, AuthenticationError("WRONGPASS"), StoreForbidden, "refuses its user"),
+        (ONE, AuthorizationError("x"), StoreForbidden, "refuses its user"),
+        (ONE, ResponseError("NOAUTH Authentication required."), StoreForbidden, "refuses its user"),
         (ONE, NoPermissionError("NOPERM x"), StoreForbidden, "refuses its user"),
         (ONE, ResponseError("The user executing the script can't"), StoreForbidden, "its user"),
         (ONE, InvalidResponse("Protocol error"), BadUrl, "is not Redis"),
@@ -102,7 +102,7 @@ def after(error: Exception, cause: Exception, *, raised: bool = False) -> Except
         (TLS, client.ConnectionError("Error while reading from h:1"), StoreUnavailable, "check"),
         (
             CLUSTER, after(RedisClusterException("x"), AuthenticationError("y"), raised=True),
-            StoreForbidden, "refuses the name or password",
+            StoreForbidden, "refuses its user",
         ),
         (CLUSTER, RedisClusterException("no nodes"), StoreUnavailable, "no nodes"),
         (ONE, MasterNotFoundError("none"), StoreUnavailable, "none"),

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Final
 
 from qframe.drivers.redis import Command, Redis
-from qframe.drivers.redis_errors import LACKING
+from qframe.drivers.redis_errors import NO_RIGHT
 from qframe.errors import StoreForbidden, StoreUnavailable
 
 # Commands with arguments that fit; KEY and CHANNEL stand for their own.
@@ -72,5 +72,5 @@ def is_allowed(redis: Redis, key: bytes, channel: str, role: str) -> bool:
         return False
     if names:
         why = f"it may not run {', '.join(names)}, as a {role} does"
-        raise StoreForbidden(redis.shown, why, **LACKING)
+        raise StoreForbidden(redis.shown, why, remedy=NO_RIGHT)
     return True
