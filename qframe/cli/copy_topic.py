@@ -24,7 +24,7 @@ def copy_topic(
     target: Target,
     to: Annotated[str, typer.Option("--to", metavar="URL", help="The other store.")],
     topics: Annotated[
-        list[str] | None, typer.Argument(metavar="TOPIC...", help="The topics' names.")
+        list[str] | None, typer.Argument(metavar="TOPIC", help="The topics' names.")
     ] = None,
     to_namespace: Annotated[
         str | None,
