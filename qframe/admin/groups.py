@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import datetime
-from typing import Literal
+from typing import Final, Literal
 
 import msgspec
 
@@ -14,6 +14,9 @@ from qframe.options.tuning import Reset, texts_of
 from qframe.retry import checked_moment
 from qframe.stores.types import SlotSplit
 from qframe.topic import Kind, Topic, span_of
+
+_BEYOND: Final = 2**53
+"""No offset is as high; every store's numbers are exact up to there."""
 
 
 class SeekPreview(msgspec.Struct, kw_only=True, frozen=True):
@@ -124,7 +127,7 @@ class GroupAdmin(AdminRole):
             time: a moment, as a datetime with a time zone or as seconds since 1970.
 
         Returns:
-            The offset of each slot that was moved.
+            The offset of each slot that was moved; of `latest` that of a moment before.
 
         Raises:
             BadOption: unless exactly one of `to`, `offset` and `time` is given, and fits.
@@ -134,10 +137,10 @@ class GroupAdmin(AdminRole):
         context.require("seek")
         found, positions = self._asked(topic, group, to, offset, time)
         try:
-            context.store.seek(found, group, positions)
+            context.store.seek(found, group, _meant(positions, to))
         except SlotSplit:  # since its offsets were read
             found, positions = self._asked(topic, group, to, offset, time)
-            context.store.seek(found, group, positions)
+            context.store.seek(found, group, _meant(positions, to))
         context.audit.record("seek", found, group, count=len(positions), offsets=positions)
         return positions
 
@@ -226,3 +229,11 @@ class GroupAdmin(AdminRole):
             return {slot: min(position, heads[slot]) for slot, position in asked.items()}
         at_ms = checked_moment(time, "time")
         return heads | store.offsets_at(topic, at_ms or 0)
+
+
+def _meant(positions: dict[int, int], to: str | None) -> dict[int, int]:
+    """The offsets for the store, which cuts them: of `latest` the end that each slot has then.
+
+    The end that was read may be passed by now, and the group would go back to it.
+    """
+    return dict.fromkeys(positions, _BEYOND) if to == "latest" else positions

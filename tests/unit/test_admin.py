@@ -21,6 +21,7 @@ from qframe.errors import (
 from qframe.options.tuning import Tuning
 from qframe.outcomes import Verdict
 from qframe.stores.model.store import ModelStore
+from qframe.stores.records import Stats
 from qframe.stores.types import Entry, PullRequest, PullTerms, Settlement, SlotSplit
 from qframe.topic import Topic
 
@@ -265,6 +266,28 @@ def test_a_stream_is_replayed_from_the_start_the_end_an_offset_or_a_time(bench: 
     assert due() == 1
     assert bench.admin.seek("events", "billing", offset=10**9) == heads
     assert bench.admin.verify() == []
+
+
+def test_a_seek_to_the_latest_hands_out_nothing_that_was_handled_meanwhile(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It went back to the end as it was before."""
+    stats = bench.store.stats
+
+    def stats_and_then(*given: Any) -> list[Stats]:
+        found = stats(*given)
+        monkeypatch.undo()
+        bench.publish(bench.stream, 5, first=10)
+        assert bench.settle(bench.stream, Verdict.ACK) == 15
+        bench.publish(bench.stream, 5, first=20)
+        return found
+
+    bench.publish(bench.stream, 10)
+    monkeypatch.setattr(bench.store, "stats", stats_and_then)
+    bench.admin.seek("events", "billing", "latest")
+    assert bench.total(bench.stream, "todo") == 0
+    bench.publish(bench.stream, 5, first=30)
+    assert bench.total(bench.stream, "todo") == 5
 
 
 @pytest.mark.parametrize(
