@@ -130,8 +130,9 @@ class Splitting:
         """Pages of what is copied while the slot is closed."""
         of_groups = [(part, group) for group in self._groups() for part in _OF_GROUPS]
         for part, group in [(self._shared, ""), *of_groups]:
-            for records in self._pages(part, group):
-                yield part, group, records
+            with suppress(UnknownGroup):  # it was dropped since
+                for records in self._pages(part, group):
+                    yield part, group, records
 
     def rehearse(self, page: Page) -> int:
         """Writes a page into the two as it stands, and returns how many; they are discarded."""
@@ -166,11 +167,17 @@ class Splitting:
 
     def _wait_until_unowned(self) -> None:
         topic = self._topic
-        while any(self.slot in self._owned(topic, name) for name in self._store.groups(topic)):
+        while any(map(self._is_owned_in, self._store.groups(topic))):
             self._lease.keep()
             if not topic.has_subjects:
                 self._copy_log()
             self._pause(_LOOK_EVERY_S)
+
+    def _is_owned_in(self, group: str) -> bool:
+        try:
+            return self.slot in self._owned(self._topic, group)
+        except UnknownGroup:  # it was dropped since
+            return False
 
     def _groups(self) -> list[str]:
         """The groups, and what no group has claimed."""

@@ -259,3 +259,30 @@ def test_what_a_group_has_settled_counts_in_the_half_that_had_it() -> None:
     assert [(one.settled, one.cancelled) for one in bench.store.stats(bench.topic)] == [
         (0, 1), (4, 0),
     ]  # fmt: skip
+
+
+def test_a_group_that_is_dropped_while_slots_are_split_holds_up_nothing() -> None:
+    """The split asked who owns its slot, or for what it has queued, and the growth failed."""
+    bench = Bench("ordered")
+    store, topic = bench.store, bench.topic
+    for name in ("owned", "queued"):
+        store.subscribe(topic, name)
+    bench.publish("a", key="a")
+
+    def owners_of(topic: Topic, group: str) -> Any:
+        if group == "owned":
+            store.drop_group(topic, group)
+        roster = store.roster(topic, group)
+        assert roster is not None
+        return roster.owners
+
+    store.before["section"] = lambda: store.drop_group(topic, "queued")
+    growing = Doubling(
+        store, "t", owned=owners_of, pause=lambda _: None, max_pause_s=1.0,
+        monotonic_s=bench.clock.monotonic_s,
+    )  # fmt: skip
+    bench.topic = growing.finish(growing.begin(2))
+    assert store.groups(bench.topic) == ["g"]
+    bench.settle(9)
+    [settled] = {one.settled for one in store.stats(bench.topic) if one.settled}
+    assert settled == 1

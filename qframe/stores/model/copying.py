@@ -32,6 +32,8 @@ class ModelCopying(ModelRole, Copying):
         self, topic: Topic, section: Section, after: str = "", limit: int = 500
     ) -> SectionPage:
         with self._lock:
+            if section.group:
+                self._group(topic, section.group)
             return page_of(self._state(topic), section, after, limit, self._now_ms())
 
     @override
