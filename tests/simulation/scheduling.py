@@ -207,7 +207,7 @@ class SimulatedSchedules:
         for change in self._plan.changes:
             if change.schedule == number:
                 self._scheduler.sleep(max(0.0, change.at_s - self._scheduler.now))
-                while self._eras[name][-1].sure_ms is None:
+                while self._eras[name][-1].sure_ms is None or name in self._busy:
                     self._scheduler.sleep(AGAIN_S)
                 self._busy.add(name)
                 self._change(verbs, name, change)
@@ -324,11 +324,13 @@ class SimulatedSchedules:
                 for worker in filter(None, self._world.workers):
                     worker.stop()
             if name not in self._busy:
+                self._busy.add(name)  # or what it asks for could come behind the next change
                 self._scheduler.spawn(self._operator, partial(self._again, verbs, name), "operator")
 
     def _again(self, verbs: Schedules, name: str) -> None:
         self._open += 1
         self._fulfil(verbs, name)
+        self._busy.discard(name)
         self._open -= 1
 
     # Its promises.
