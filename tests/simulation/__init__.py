@@ -42,7 +42,9 @@ those who publish, and operators. Nothing runs at the same time, and no time pas
   counted; `deciding`, many dead letters, which operators retry and drop: by their ids, by cause, or
   all. A dead letter that is retried begins with its first attempt, on `ordered` behind what its key
   has waiting; `timing`, timers that are moved, replaced and cancelled while they fall due. What is
-  cancelled never comes after that, and what is moved not before its new time; `failing_over`, a
+  cancelled never comes after that, and what is moved not before its new time; `purging`, groups
+  that operators empty, whose workers end by that and begin again where they were dropped. What a
+  group was emptied of does not come after that, and all else does; `failing_over`, a
   store that is replaced by one that is up to three seconds behind, and has forgotten messages,
   settlements, slots, epochs, and what operators did. Only what was published within that time may
   be missing, keys keep their order, and until old leases have passed alone two workers may have

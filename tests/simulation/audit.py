@@ -83,8 +83,7 @@ class Audit:
     def _check_left(self) -> None:
         """Slots of a worker that has left are free at once."""
         for group in self._ledger.groups:
-            roster = self._server.roster(self._topic, group)
-            for owner in roster.owners.values() if roster else ():
+            for owner in self._server.owners(self._topic, group):
                 if self._scheduler.now > self._world.left_s.get(owner.member, 1e9) + 1.0:
                     raise Broken(f"{owner.member} has left, and owns slot {owner.slot} still")
 
@@ -106,7 +105,7 @@ class Audit:
         if self._world.schedules is not None:
             self._world.schedules.check()
             late = self._world.schedules.late()
-        for part in (self._world.decisions, self._world.timers):
+        for part in (self._world.decisions, self._world.timers, self._world.purges):
             if part is not None and part.open:
                 late.append(f"{part.open} operators")
         if not (self._left() or unrelayed or grows or late) and self._are_shared():
@@ -158,8 +157,7 @@ class Audit:
             if each and not each.process.dead and not each.is_stopping
         ]
         for group in self._ledger.groups:
-            roster = self._server.roster(self._topic, group)
-            owners = roster.owners.values() if roster else ()
+            owners = self._server.owners(self._topic, group)
             if sum(owner.member in living for owner in owners) < len(self._world.grown.all_slots):
                 return False
         return True

@@ -11,7 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from qframe.admin.admin import Admin
-from qframe.errors import StoreUnavailable
+from qframe.errors import StoreUnavailable, UnknownGroup
 from qframe.roster import Roster
 from qframe.stores.types import SlotsClosed
 from simulation.ledger import Broken
@@ -69,6 +69,9 @@ class SimulatedDecisions:
             except (StoreUnavailable, SlotsClosed) as error:
                 self._world.log("operator", f"tries again: {error}")
                 self._scheduler.sleep(AGAIN_S)
+            except UnknownGroup as error:  # which was dropped, with its dead letters
+                self._world.log("operator", f"decides nothing: {error}")
+                is_done = True
         self.open -= 1
 
     def _try_to_decide(self, decision: Decision) -> None:

@@ -7,10 +7,12 @@ on with what they know.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from copy import deepcopy
 from typing import TYPE_CHECKING, Any, Final
 
 from qframe.coordination.lease import LONGER
+from qframe.errors import UnknownGroup
 
 if TYPE_CHECKING:
     from simulation.world import World
@@ -73,4 +75,5 @@ class SimulatedFailover:
         """An operator sees that pauses and settings may be forgotten, and asks for them again."""
         server = self._world.server
         for group, values in server.tuned.items():
-            server.tune(self._world.topic, group, values)
+            with suppress(UnknownGroup):  # which was dropped, with its settings
+                server.tune(self._world.topic, group, values)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from qframe.errors import UnknownGroup
 from qframe.stores.records import ChosenDead, Record, TimerSpan
 from qframe.stores.timer_change import TimerChange
 from qframe.stores.types import SlotsClosed
@@ -69,17 +70,20 @@ class Faults:
         if number >= 0:
             return found
         growth = self._world.growth
-        schedules = self._world.schedules
-        parts = schedules, self._world.decisions, self._world.timers
+        world = self._world
+        parts = world.schedules, world.decisions, world.timers, world.purges
         operators = [each.connection for each in parts if each is not None]
         movers = growth.connections if growth is not None else ()
         return [*found, self._world.users, *movers, *operators]
 
     def _operate(self, fault: Fault) -> None:
-        """What an operator does, straight at the store, who is told where a slot is closed."""
+        """What an operator does, straight at the store, who is told where a slot is closed.
+
+        Or that the group was dropped.
+        """
         try:
             self._do(fault)
-        except SlotsClosed as error:
+        except (SlotsClosed, UnknownGroup) as error:
             self._world.log("operator", f"{fault.what} is refused: {error}")
 
     def _do(self, fault: Fault) -> None:

@@ -92,6 +92,10 @@ class Ledger:
         self.effects: Counter[tuple[str, str]] = Counter()
         self.acked: set[tuple[str, str]] = set()
         self.dropped: set[tuple[str, str]] = set()
+        self.gone: set[tuple[str, str]] = set()
+        self.emptied_groups: set[str] = set()
+        self._collecting = set(self.groups)
+        self._kept: list[tuple[str, int]] = []
         self.overtaken: set[tuple[str, str]] = set()
         self.dead: set[tuple[str, str]] = set()
         self.mourned: set[tuple[str, str]] = set()
@@ -127,18 +131,57 @@ class Ledger:
             self.log("store", "has {} of {}, {}", entry.id, key, outcome)
             if entry.delay_ms:
                 self.delayed.add(key)
-                for group in self.groups:
-                    self.due_ms[group, entry.id] = now_ms + entry.delay_ms
-            for group in self.groups:
-                self.order[group, key].append(entry.id)
+            due_ms = now_ms + entry.delay_ms if entry.delay_ms else 0
+            for group in self._collecting:
+                self._is_for(group, entry.id, due_ms)
+            if not self._collecting:
+                self._kept.append((entry.id, due_ms))
             self.lost.discard(entry.id)
             if self.since_copy is not None:
                 self.since_copy.add(entry.id)
             self.on_stored(entry.id)
 
+    def _is_for(self, group: str, name: str, due_ms: int) -> None:
+        """A group gets a message, for a time if there is one."""
+        self.order[group, self.key_of[name]].append(name)
+        if due_ms:
+            self.due_ms[group, name] = due_ms
+
+    def subscribed(self, group: str) -> None:
+        """A group that was dropped is there again, with what was kept while there was none."""
+        if group in self._collecting:
+            return
+        self._collecting.add(group)
+        kept, self._kept = self._kept, []
+        for name, due_ms in kept:
+            self._is_for(group, name, due_ms)
+
+    def unsubscribed(self, group: str, until_s: float) -> None:
+        """A group was dropped: it gets nothing, and until then workers may own others' slots."""
+        self._collecting.discard(group)
+        self.doubtful_until_s = max(self.doubtful_until_s, until_s)
+
+    def emptied(self, group: str, names: Iterable[str]) -> None:
+        """An operator has emptied a group of these, or has dropped it with them."""
+        places = {(group, name) for name in names}
+        self.log("store", "has emptied {} of {}", group, sorted(places))
+        self.gone |= places
+        self.dropped |= places
+        self.emptied_groups.add(group)
+        for place in places:
+            self.due_ms.pop(place, None)
+
+    def comes_back(self, group: str, names: Iterable[str]) -> None:
+        """A group is sent back before what it was emptied of."""
+        places = self.gone & {(group, name) for name in names}
+        self.gone -= places
+        self.dropped -= places
+
     def handed_out(self, group: str, deliveries: Any) -> None:
         for one in deliveries:
             self.ids[group, one.slot, one.seq] = one.id
+            if (group, one.id) in self.gone:
+                self._broken(f"{one.id} is handed out to {group}, which was emptied of it")
         self.on_handed_out(group, deliveries)
 
     def left(self, group: str, slots: Iterable[int]) -> None:
@@ -178,18 +221,36 @@ class Ledger:
             until_s: until then workers may own what it says is others'.
         """
         self.lost, self.since_copy = self.since_copy or set(), None
-        self.ids, self.order, self.acked, self.dropped = self._then
+        (
+            self.ids,
+            self.order,
+            self.acked,
+            self.dropped,
+            self.gone,
+            self._collecting,
+            self._kept,
+        ) = self._then
         self.passed |= self._before_retry
         self.started |= self._before_retry
         self.mourned |= self._mourned_before
         for line in self.order.values():
             line[:] = [name for name in line if name not in self.lost]
-        self.doubtful_until_s = until_s
+        self.doubtful_until_s = max(self.doubtful_until_s, until_s)
         return sorted(self.lost)
 
     def _stands(self) -> tuple[Any, ...]:
         """What the store has been told, as it stands now."""
-        return deepcopy((self.ids, self.order, self.acked, self.dropped))
+        return deepcopy(
+            (
+                self.ids,
+                self.order,
+                self.acked,
+                self.dropped,
+                self.gone,
+                self._collecting,
+                self._kept,
+            )
+        )
 
     def retries(self, group: str, ids: Iterable[str]) -> None:
         """Dead letters are due again, from their first attempt on; in `ordered` behind others."""
@@ -230,10 +291,13 @@ class Ledger:
     def may_be_taken_back(self, group: str) -> bool:
         """Whether the store may have taken back what was handed out, though nothing was lost.
 
-        Where a stream keeps order, a dead letter that is retried stands right behind the head of
-        its key, and what was handed out with that head comes again behind it.
+        An operator has emptied it. Or where a stream keeps order, a dead letter that is retried
+        stands right behind the head of its key, and what was handed out with that head comes again
+        behind it.
         """
-        return self.plan.keeps_order and any(each == group for each, _ in self.retried)
+        return group in self.emptied_groups or (
+            self.plan.keeps_order and any(each == group for each, _ in self.retried)
+        )
 
     @property
     def groups(self) -> list[str]:
@@ -347,8 +411,8 @@ class Ledger:
             self._broken(f"{it.id} of {it.key} is handled by {call.group} after one behind it")
         if kind not in ("stream", "ordered") or name in self.started or it.key is None:
             return
-        if it.id in self.lost:
-            return  # its worker has it from before the failover
+        if it.id in self.lost or name in self.gone:
+            return  # its worker has it from before the failover, or from before it was removed
         if kind == "stream" and it.key in self.delayed:
             return
         group = call.group

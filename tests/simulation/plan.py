@@ -41,6 +41,8 @@ DYING: Final = 0.4
 TIMED: Final = 0.1
 """The share of plans with timers that are changed, where subjects are queued."""
 TIMERS: Final = 12
+EMPTIED: Final = 0.1
+"""The share of plans in which operators empty groups, where no timers are changed."""
 FAILING_OVER: Final = 0.2
 """The share of harsh plans in which the store fails over, where messages may come again.
 
@@ -178,6 +180,17 @@ class TimerPlan(msgspec.Struct, frozen=True):
     changes: tuple[TimerAct, ...]
 
 
+class PurgePlan(msgspec.Struct, frozen=True):
+    """A group is emptied: when, and after how long it subscribes again; None if workers see to it.
+
+    A stream's group is sent to the latest messages, and needs no subscription.
+    """
+
+    at_s: float
+    group: int
+    after_s: float | None
+
+
 class Plan(msgspec.Struct, frozen=True):
     """A whole run.
 
@@ -207,6 +220,7 @@ class Plan(msgspec.Struct, frozen=True):
     schedules: SchedulesPlan | None = None
     decisions: tuple[Decision, ...] = ()
     timers: tuple[TimerPlan, ...] = ()
+    purges: tuple[PurgePlan, ...] = ()
     failover: FailoverPlan | None = None
     stands: bool = False
 
@@ -285,6 +299,10 @@ def drawn(seed: int | str) -> Plan:
     if draw.random() < TIMED and plan.kind != "stream":
         timers = tuple(_timer(draw, plan.kind) for _ in range(TIMERS))
         plan = structs.replace(plan, timers=timers)
+    draw = Random(f"{seed}/purges")
+    if draw.random() < EMPTIED and not plan.timers:
+        purges = tuple(_purge(draw, plan) for _ in range(draw.randrange(1, 4)))
+        plan = structs.replace(plan, purges=purges)
     draw = Random(f"{seed}/late replies")
     if draw.random() < STANDING:
         plan = structs.replace(plan, stands=True)
@@ -353,6 +371,11 @@ def _timer(draw: Random, kind: str) -> TimerPlan:
         delay_s = draw.uniform(0, 3)
         changes.append(TimerAct(draw.choice(names), after_s, delay_s))
     return TimerPlan(draw.uniform(0, SPAN_S), first_s, tuple(changes))
+
+
+def _purge(draw: Random, plan: Plan) -> PurgePlan:
+    after_s = draw.choice([0.0, draw.uniform(0, 2), None])
+    return PurgePlan(draw.uniform(0.5, SPAN_S + 1), draw.randrange(plan.groups), after_s)
 
 
 def _outbox(draw: Random, plan: Plan) -> OutboxPlan:

@@ -54,7 +54,7 @@ def _kind(error: BaseException) -> tuple[str, str]:
 
 def _smaller(plan: Plan) -> Iterator[Plan]:
     """Plans with less in them, the much smaller ones first."""
-    for name in ("faults", "messages", "decisions", "timers"):
+    for name in ("faults", "messages", "decisions", "timers", "purges"):
         items = getattr(plan, name)
         size = len(items) // 2
         while size:

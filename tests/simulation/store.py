@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from random import Random
 from typing import Any
 
+from qframe.coordination.lease import LONGER
 from qframe.errors import AnswerLost, StoreUnavailable, UnknownGroup
 from qframe.outcomes import Moved, Settled
+from qframe.roster import Owner
 from qframe.schedules.records import TOPIC as SCHEDULES
 from qframe.stores.model import inspect
 from qframe.stores.model.store import ModelStore
-from qframe.stores.records import ALL_DEAD, ChosenDead
+from qframe.stores.records import ALL_DEAD, ChosenDead, Record
 from qframe.stores.redis.pull import LOOK_AGAIN_MS
 from qframe.stores.timer_change import TimerChange
 from qframe.stores.types import (
@@ -59,6 +61,7 @@ class SimulatedServer(ModelStore):
         super().__init__(clock=StoreClock(process))
         self._now_ms = self._clock.now_ms  # type: ignore[method-assign] # every call asks
         self.ledger = ledger
+        self._scheduler = process.scheduler
         self.tuned: dict[str, dict[str, str | None]] = defaultdict(dict)
         self.rung: list[SimulatedBell] = []
         self.roster_rung: list[SimulatedBell] = []
@@ -117,8 +120,44 @@ class SimulatedServer(ModelStore):
         return results
 
     def tune(self, topic: Topic, group: str, values: Mapping[str, str | None]) -> None:
-        super().tune(topic, group, values)
         self.tuned[group].update(values)
+        super().tune(topic, group, values)
+
+    def subscribe(self, topic: Topic, group: str, *args: Any, **more: Any) -> bool:
+        is_new = super().subscribe(topic, group, *args, **more)
+        if is_new and group in self.ledger.groups:
+            self.ledger.subscribed(group)
+        return is_new
+
+    def drop_group(self, topic: Topic, group: str) -> bool:
+        found = self._unsettled(topic, group)
+        if is_there := super().drop_group(topic, group):
+            self.ledger.emptied(group, found)
+            until_s = self._scheduler.now + LONGER * self.ledger.plan.session_s
+            self.ledger.unsubscribed(group, until_s)
+        return is_there
+
+    def seek(self, topic: Topic, group: str, positions: Mapping[int, int]) -> None:
+        before = self._unsettled(topic, group)
+        super().seek(topic, group, positions)
+        after = self._unsettled(topic, group)
+        self.ledger.comes_back(group, after)
+        if before - after:
+            self.ledger.emptied(group, before - after)
+
+    def _unsettled(self, topic: Topic, group: str) -> set[str]:
+        """What a group has to handle still, or has given up."""
+        slots = self._state(topic).topic.all_slots
+        return {one.id for one in self._records(topic, group, slots)}
+
+    def _records(self, topic: Topic, group: str, slots: Iterable[int]) -> Iterator[Record]:
+        """What a group has to handle still, or has given up; nothing where it was dropped."""
+        state = self._state(topic)
+        cursors = state.groups.get(group, {})
+        for number in cursors.keys() & set(slots):
+            for one in inspect.records(state, group, number, self._now_ms()):
+                if one.seq is not None:
+                    yield one
 
     def retry_dead(self, topic: Topic, group: str, chosen: ChosenDead = ALL_DEAD) -> int:
         found = [record.id for record in self.dead(topic, group, chosen)]
@@ -138,6 +177,13 @@ class SimulatedServer(ModelStore):
         pulls = [pull for slot in slots for pull in slot.asleep.values() if pull is not None]
         return {pull.address.split("/")[0] for pull in pulls}
 
+    def owners(self, topic: Topic, group: str) -> list[Owner]:
+        """Whose slots are; nobody's where the group was dropped."""
+        if group not in self.groups(topic):
+            return []
+        roster = self.roster(topic, group)
+        return list(roster.owners.values()) if roster else []
+
     def group_at(self, address: str) -> str:
         """The group whose replies go to an address."""
         assert self._group_at is not None
@@ -145,18 +191,16 @@ class SimulatedServer(ModelStore):
 
     def is_open(self, topic: Topic, group: str, slot: int, name: str) -> bool:
         """Whether a message is still to be handled for a group."""
-        state = self._state(topic)
-        slots = state.topic.all_slots
+        slots = self._state(topic).topic.all_slots
         return any(
-            one.id == name and one.seq is not None and one.state != "dead"
-            for number in ([slot] if slot in slots else slots)  # else it was split
-            for one in inspect.records(state, group, number, self._now_ms())
-        )
+            one.id == name and one.state != "dead"
+            for one in self._records(topic, group, [slot] if slot in slots else slots)
+        )  # in all of them, if its slot was split
 
     def is_in_force(self, topic: Topic, group: str, delivery: Any) -> bool:
         """Whether a delivery is handed out still: no seek, and nobody else, has taken it back."""
-        cursor = self._group(topic, group).get(delivery.slot)
-        if cursor is None:  # a failover has forgotten that there was this slot
+        cursor = self._state(topic).groups.get(group, {}).get(delivery.slot)
+        if cursor is None:  # it was dropped, or a failover has forgotten that there was this slot
             return False
         if delivery.subject is not None:
             head = cursor.heads.get(delivery.subject)

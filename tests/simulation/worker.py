@@ -8,7 +8,13 @@ from typing import Any
 from greenlet import GreenletExit
 
 from qframe.coordination.lease import LeaseCoordinator
-from qframe.errors import AlreadySettled, CommitRefused, NotSupported, WorkerFailed
+from qframe.errors import (
+    AlreadySettled,
+    CommitRefused,
+    NotSupported,
+    UnknownGroup,
+    WorkerFailed,
+)
 from qframe.events import Events
 from qframe.idempotency.base import Scope
 from qframe.options.batch import Batch
@@ -198,7 +204,12 @@ class SimulatedWorker:
             loops.start(self.plan.threads)
 
     def _may_fail(self, error: WorkerFailed) -> bool:
-        """Whether it had not begun yet: a store that is away later is waited for."""
+        """Whether it had not begun yet: a store that is away later is waited for.
+
+        Or its group was dropped.
+        """
+        if isinstance(error.__cause__, UnknownGroup) and self._ledger.emptied_groups:
+            return True
         return isinstance(error.__cause__, _away()) and not self.is_ready
 
     def _make_settings_poller(

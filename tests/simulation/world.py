@@ -22,6 +22,7 @@ from simulation.faults import Faults
 from simulation.growing import DeclaredTopic, SimulatedGrowth
 from simulation.ledger import Broken, Ledger
 from simulation.plan import Fault, Plan, Sending
+from simulation.purging import SimulatedPurges
 from simulation.relaying import SimulatedOutbox
 from simulation.scheduler import Process, Scheduler
 from simulation.scheduling import SimulatedSchedules
@@ -73,6 +74,7 @@ class World:
         self.schedules = SimulatedSchedules(self) if plan.schedules is not None else None
         self.decisions = SimulatedDecisions(self) if plan.decisions else None
         self.timers = SimulatedTimers(self) if plan.timers else None
+        self.purges = SimulatedPurges(self) if plan.purges else None
         self.failovers = 0
         if self.schedules is not None:
             self.server.on_ticks = self.schedules.stored
@@ -141,6 +143,8 @@ class World:
             self.decisions.begin()
         if self.timers is not None:
             self.timers.begin()
+        if self.purges is not None:
+            self.purges.begin()
         if plan.failover is not None:
             SimulatedFailover(self).begin()
         faults = Faults(self)
