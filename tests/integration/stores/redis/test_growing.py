@@ -166,6 +166,10 @@ def subscribe_anew(store: Store, topic: Topic) -> bool:
     return store.subscribe(topic, "g", expires_ms=HOUR_MS)
 
 
+def begin_to_keep_order(store: Store, topic: Topic) -> bool:
+    return store.subscribe(topic, "g", max_parked=9)
+
+
 ACTS: list[tuple[str, str, Callable[[Store, Topic], Any], Any]] = [
     ("edit", "delay", lambda store, topic: edit(store, topic, "k1", due_ms=5), Moved.DONE),
     ("cancel", "delay", lambda store, topic: cancel(store, topic, "k1"), Moved.DONE),
@@ -174,6 +178,7 @@ ACTS: list[tuple[str, str, Callable[[Store, Topic], Any], Any]] = [
     ("drop_group", "delay", lambda store, topic: store.drop_group(topic, "g"), True),
     ("drop_group of a stream", "stream", lambda store, topic: store.drop_group(topic, "g"), True),
     ("subscribe to a stream", "stream", lambda store, topic: store.subscribe(topic, "new"), True),
+    ("keep order", "stream", begin_to_keep_order, False),
 ]
 
 
