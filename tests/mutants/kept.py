@@ -8,6 +8,7 @@ from mutants.drivers import DRIVERS
 from mutants.growth import GROWTH
 from mutants.guards import GUARDS
 from mutants.mutant import Mutant
+from mutants.operators import OPERATORS
 from mutants.parts import PARTS
 from mutants.runtime import RUNTIME
 from mutants.schedules import SCHEDULES
@@ -18,5 +19,5 @@ from mutants.survived import SURVIVED
 
 KEPT: Final[list[Mutant]] = [
     *RUNTIME, *STORES, *SURVIVED, *GUARDS, *PARTS, *GROWTH, *STANDING, *SCHEDULES, *SLIPS,
-    *DRIVERS,
+    *DRIVERS, *OPERATORS,
 ]  # fmt: skip

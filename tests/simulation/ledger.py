@@ -316,7 +316,7 @@ class Ledger:
             for other in self.running[lane]:
                 if other.unit is not call.unit and other.is_certain:
                     self._broken(f"two handlers have {it.key} of {call.group}: {call} and {other}")
-        if (self.is_sought or self.retried) and self._begins_anew:
+        if (self.is_sought or self.retried) and (self._begins_anew or self.emptied_groups):
             call.is_in_force = self._is_in_force(call.group, it)
         self.running[lane].append(call)
         if call.is_in_force:
@@ -395,8 +395,8 @@ class Ledger:
         return is_in_order and self.plan.effect == "direct"
 
     def _pass(self, call: Call) -> None:
-        """Those behind it may be handled, unless it was handed out before a seek."""
-        if call.is_in_force:
+        """Those behind it may be handled, unless a seek has come between, and it comes again."""
+        if call.is_in_force or not self._begins_anew:
             self.passed.add((call.group, call.message.id))
 
     def mourn(self, message: Message, error: BaseException) -> None:

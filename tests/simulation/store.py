@@ -120,6 +120,8 @@ class SimulatedServer(ModelStore):
         return results
 
     def tune(self, topic: Topic, group: str, values: Mapping[str, str | None]) -> None:
+        if group not in self.groups(topic):
+            values = dict.fromkeys(values)  # nobody wants that of a group that is gone
         self.tuned[group].update(values)
         super().tune(topic, group, values)
 
@@ -133,6 +135,7 @@ class SimulatedServer(ModelStore):
         found = self._unsettled(topic, group)
         if is_there := super().drop_group(topic, group):
             self.ledger.emptied(group, found)
+            self.tuned[group] = dict.fromkeys(self.tuned[group])
             until_s = self._scheduler.now + LONGER * self.ledger.plan.session_s
             self.ledger.unsubscribed(group, until_s)
         return is_there
@@ -141,6 +144,8 @@ class SimulatedServer(ModelStore):
         before = self._unsettled(topic, group)
         super().seek(topic, group, positions)
         after = self._unsettled(topic, group)
+        if any(positions.values()) and (again := after - before):
+            self.ledger._broken(f"{group} is sent to the latest, and gets {sorted(again)} again")
         self.ledger.comes_back(group, after)
         if before - after:
             self.ledger.emptied(group, before - after)

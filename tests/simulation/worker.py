@@ -117,6 +117,7 @@ class SimulatedWorker:
         self.worker: Worker | None = None
         self.is_ready = False
         self._stopped_s: float | None = None
+        events.listen(self._hear)
         scheduler.spawn(self.process, self._main, "main")
 
     @property
@@ -133,7 +134,7 @@ class SimulatedWorker:
 
     @property
     def is_stopping(self) -> bool:
-        """Whether it was told to stop: its parts end one after another."""
+        """Whether it was told to stop, or its group is gone: its parts end one after another."""
         return self._stopped_s is not None
 
     @property
@@ -151,6 +152,10 @@ class SimulatedWorker:
             self._scheduler.spawn(self.process, loops.close, "user")
         if self.worker is not None:
             self.worker.stop()
+
+    def _hear(self, event: str, facts: dict[str, Any]) -> None:
+        if event == "worker.stopping" and self._stopped_s is None:
+            self._stopped_s = self.process.monotonic_s()
 
     def tell(self, what: str) -> None:
         """Writes down what has happened in it."""
