@@ -145,3 +145,37 @@ def test_an_effect_that_is_being_finished_when_the_grace_ends_is_finished_and_se
     assert not app.store.peek(TOPIC, "g", states=["todo", "doing", "dead"], limit=9)
     app.close()
     engine.dispose()
+
+
+def test_a_handler_that_overran_its_time_has_done_nothing_for_sure_when_a_stop_took_its_message(
+    tmp_path: Path,
+) -> None:
+    """It was marked as it returned, and never handled again."""
+    engine = create_engine(f"sqlite:///{tmp_path}/effects.db")
+    checker: Any = DatabaseChecker(engine)
+    app, handled = QFrame(f"sqlite:///{tmp_path}/store.db", grace=0.05), []
+    begun, goes_on, has_ended = threading.Event(), threading.Event(), threading.Event()
+
+    @app.consumer(TOPIC, "g", idempotent_checker=checker, lease="1s", timeout="0.1s")
+    def handle(message: Message) -> None:
+        handled.append(message.attempt)
+        if len(handled) == 1:
+            eventually(lambda: message.cancelled)
+            begun.set()
+            goes_on.wait(60)
+            has_ended.set()
+
+    thread = threading.Thread(target=app.run)
+    thread.start()
+    app.publish(TOPIC, 1, key="k")
+    assert begun.wait(60)
+    app.stop()
+    thread.join(60)
+    assert not thread.is_alive()
+    goes_on.set()
+    assert has_ended.wait(60)
+    eventually(lambda: not any(one.name.startswith("qframe.pool") for one in threading.enumerate()))
+    app.run(burst=True)
+    app.close()
+    engine.dispose()
+    assert handled == [1, 1]

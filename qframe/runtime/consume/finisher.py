@@ -95,8 +95,8 @@ class Finisher:
         with self._acks.guard:
             for attempt in unit:
                 (ending if ends(attempt) else others).append(attempt)
-        for attempt in others:
-            self._in_hand.leave(attempt, has_returned=True)
+        for attempt in others:  # what one that is overdue has returned from may be incomplete
+            self._in_hand.leave(attempt, has_returned=not attempt.overdue)
         if later is None:
             return self._finished(ending) if ending else Ended([], [])
         for attempt in ending:
