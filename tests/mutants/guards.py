@@ -163,8 +163,15 @@ GUARDS: Final = [
     Mutant(
         "a head that is held anew does not spare its slot",
         "runtime/feed/lease_renewer.py",
-        "{(hold.slot, hold.subject) for hold in holds}",
-        "{(hold.slot, None) for hold in holds if hold.subject is None}",
+        "_first_of(holds.values())",
+        "_first_of(kept for hold, kept in holds.items() if hold.subject is None)",
+        RENEWER,
+    ),
+    Mutant(
+        "what is held behind what is lost goes on first",
+        "runtime/feed/lease_renewer.py",
+        "one.seq < first.get((one.slot, one.subject), math.inf)",
+        "(one.slot, one.subject) not in first",
         RENEWER,
     ),
     Mutant(
@@ -245,5 +252,19 @@ GUARDS: Final = [
         "            lost += self._pulled_meanwhile(lost)\n",
         "            pass\n",
         RENEWER,
+    ),
+    Mutant(
+        "a plain handler that overran its time and returned has succeeded",
+        "runtime/handler/time_limit.py",
+        "(error is None and not attempt.settled) or (",
+        "(",
+        "tests/integration/consumers/test_timeouts.py",
+    ),
+    Mutant(
+        "what overran its time and was taken back is marked as it returns",
+        "runtime/consume/finisher.py",
+        "has_returned=not attempt.overdue)",
+        "has_returned=True)",
+        UNIT + "test_late_marks.py",
     ),
 ]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import threading
 from collections.abc import Callable, Iterable
+from itertools import chain
 from typing import NamedTuple
 
 from qframe.errors import StoreUnavailable, UnknownGroup
@@ -144,12 +145,15 @@ class LeaseRenewer(SteppedService):
         if lost := lost + self._expired(away, sent_s):
             if not self._context.topic.has_subjects:
                 # What is held anew, a window after a seek, or a key's head when an operator has
-                # retried the dead message before it, comes before what is lost, and not behind it.
-                replaced = {(hold.slot, hold.subject) for hold in holds}
+                # retried the dead message before it, comes before what is lost. What is held behind
+                # that, under a receipt of before a failover, may not go on first.
+                first = _first_of(holds.values())
                 slots = {
-                    one.slot for one in lost
-                    if one in self._in_flight and (one.slot, one.subject) not in replaced
-                }  # fmt: skip
+                    one.slot
+                    for one in lost
+                    if one in self._in_flight
+                    and one.seq < first.get((one.slot, one.subject), math.inf)
+                }
                 if slots:
                     self._slots.fenced(slots)
             self._on_lost(lost)
@@ -175,3 +179,12 @@ class LeaseRenewer(SteppedService):
 
 def _lease_of(delivery: Delivery) -> _LeaseKey:
     return _LeaseKey(delivery.slot, delivery.subject, delivery.receipt)
+
+
+def _first_of(held: Iterable[list[Delivery]]) -> dict[tuple[int, str | None], int]:
+    """The lowest number of what is held of each slot's line, and of each subject there."""
+    first: dict[tuple[int, str | None], int] = {}
+    for one in chain.from_iterable(held):
+        place = one.slot, one.subject
+        first[place] = min(one.seq, first.get(place, one.seq))
+    return first
