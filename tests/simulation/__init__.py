@@ -48,7 +48,8 @@ those who publish, and operators. Nothing runs at the same time, and no time pas
   store that is replaced by one that is up to three seconds behind, and has forgotten messages,
   settlements, slots, epochs, and what operators did. Only what was published within that time may
   be missing, keys keep their order, and until old leases have passed alone two workers may have
-  one. The database of an outbox fails over as well.
+  one. In half of such plans with streams that keep order, keys are parked most of the time, and
+  handlers overrun their time. The database of an outbox fails over as well.
 * **Pulls stand** in half of the plans (`bell`), as on Redis: a message that comes alone into a slot
   that a pull has left quiet is handed out at once, and the reply goes to the worker's bell. It
   comes late, to a worker that is frozen, or that was killed and not missed yet; or it is lost with

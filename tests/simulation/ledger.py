@@ -362,7 +362,7 @@ class Ledger:
             call.has_succeeded = True
             self.succeeded[name] += 1
             self._pass(call)
-        elif how in ("fails", "later", "forgets", "rejects"):
+        elif how in ("fails", "later", "forgets", "rejects", "overruns"):
             if how != "rejects" and call.is_certain:
                 self.failures[name] += 1
             is_last = call.message.attempt >= self.plan.options["max_attempts"]

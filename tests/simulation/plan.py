@@ -48,6 +48,10 @@ FAILING_OVER: Final = 0.2
 
 And of the plans with an outbox the share in which its database does.
 """
+PARKED: Final = 0.5
+"""The share of harsh plans with streams that keep order whose store fails over among retries."""
+PARKED_KEYS: Final = 6
+TIMEOUT_S: Final = 0.5
 STANDING: Final = 0.5
 """The share of plans in which pulls of idle workers stand in the store."""
 WINDOW_S: Final = 5.0
@@ -309,7 +313,25 @@ def drawn(seed: int | str) -> Plan:
     draw = Random(f"{seed}/failover")
     if _may_fail_over(plan) and draw.random() < FAILING_OVER:
         plan = structs.replace(plan, failover=_failover(draw))
+    draw = Random(f"{seed}/parked")
+    if _may_fail_over(plan) and plan.keeps_order and draw.random() < PARKED:
+        plan = structs.replace(
+            plan, messages=tuple(_parked(draw, each) for each in plan.messages),
+            options=plan.options if plan.is_pulled else {**plan.options, "timeout": TIMEOUT_S},
+            failover=_failover(draw),
+        )  # fmt: skip
     return plan
+
+
+def _parked(draw: Random, message: Sending) -> Sending:
+    """A message of few keys, which may park its key some times; a handler may overrun its time."""
+    acts = []
+    for number in range(draw.choices([0, 1, 2, 3], [6, 2, 1, 1])[0]):
+        ends = draw.choice(["later", "later", "fails", "returns", *([] if number else ["again"])])
+        takes_s = TIMEOUT_S + draw.uniform(0, 0.5) if ends == "returns" else _takes(draw)
+        acts.append(Act(ends, takes_s))
+    acts += [structs.replace(act, takes_s=min(act.takes_s, TIMEOUT_S / 2)) for act in message.acts]
+    return structs.replace(message, key=message.key % PARKED_KEYS, acts=tuple(acts))
 
 
 def _failover(draw: Random) -> FailoverPlan:

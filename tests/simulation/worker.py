@@ -58,7 +58,7 @@ def options_of(plan: Plan, on_dead: OnDead) -> ConsumerOptions:
         more["rate_limit"] = RateLimit(rate, over=given["over"])
     if failures := given.get("breaker"):
         more["breaker"] = Breaker(failures=failures, pause=0.5, longest=2.0)
-    for name in ("serial", "max_in_flight", "keep_order", "max_parked"):
+    for name in ("serial", "max_in_flight", "keep_order", "max_parked", "timeout"):
         if name in given:
             more[name] = given[name]
     if plan.effect == "first":
@@ -284,7 +284,10 @@ class SimulatedWorker:
         if self._checker is not None:
             for message in messages:
                 self._checker.change(group, message)
-        bad = next((i for i, act in enumerate(acts) if act and act.ends in _RAISED), None)
+        bad = next(
+            (i for i, act in enumerate(acts)
+             if (act and act.ends in _RAISED) or messages[i].overdue), None,
+        )  # fmt: skip
         if len(messages) > 1:
             self._end_batch(calls, bad)
             return
@@ -306,7 +309,8 @@ class SimulatedWorker:
             if how == "acks later":
                 self._scheduler.spawn(self.process, lambda: self._ack(call), "user")
             return
-        self._ledger.ends(call, how)
+        is_late = message.overdue and how in ("returns", "again")
+        self._ledger.ends(call, "overruns" if is_late else how)
         if how == "fails":
             raise ValueError("as planned")
         if how == "again":
