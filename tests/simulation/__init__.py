@@ -49,7 +49,8 @@ those who publish, and operators. Nothing runs at the same time, and no time pas
   settlements, slots, epochs, and what operators did. Only what was published within that time may
   be missing, keys keep their order, and until old leases have passed alone two workers may have
   one. In half of such plans with streams that keep order, keys are parked most of the time, and
-  handlers overrun their time. The database of an outbox fails over as well.
+  handlers overrun their time. Some are those of one of several servers, which has some of the
+  slots, and the roster if it has the first. The database of an outbox fails over as well.
 * **Pulls stand** in half of the plans (`bell`), as on Redis: a message that comes alone into a slot
   that a pull has left quiet is handed out at once, and the reply goes to the worker's bell. It
   comes late, to a worker that is frozen, or that was killed and not missed yet; or it is lost with

@@ -2,7 +2,8 @@
 
 What the old server had taken in and told within that moment is forgotten: messages, settlements,
 leases, slots and epochs, and what a growth has copied. Workers, and whoever sees to the growth, go
-on with what they know.
+on with what they know. Where it was one of several servers, as a shard of a cluster, that holds for
+its slots alone, and all other slots know what they have done.
 """
 
 from __future__ import annotations
@@ -55,9 +56,14 @@ class SimulatedFailover:
         self._world.failovers += 1
         if self._world.schedules is not None:
             self._world.schedules.failing_over()
-        server._states = self._states
-        until_s = self._scheduler.now + LONGER * self._world.plan.session_s
-        forgotten = self._world.ledger.failed_over(until_s)
+        if self._plan.shards == 1:
+            server._states = self._states
+        else:
+            self._fail_over_shard()
+        until_s = 0.0  # who has which slot is known as before, where that is another server's
+        if self._plan.has(0):
+            until_s = self._scheduler.now + LONGER * self._world.plan.session_s
+        forgotten = self._world.ledger.failed_over(until_s, self._plan.has)
         self._world.log("store", f"is {self._plan.behind_s:.2f} s behind, without {forgotten}")
         if self._world.outbox is not None:
             self._world.outbox.forgotten(forgotten)
@@ -70,6 +76,18 @@ class SimulatedFailover:
             bell.cut()
         server._ring(self._world.topic)
         server._ring_rosters()
+
+    def _fail_over_shard(self) -> None:
+        """Some slots are those of the successor; who has slots and settings is where slot 0 is."""
+        name = self._world.topic.name
+        now, then = self._world.server._states[name], self._states[name]
+        for number in filter(self._plan.has, now.slots):
+            now.slots[number] = then.slots[number]
+            for group, cursors in now.groups.items():
+                cursors[number] = then.groups[group][number]
+        if self._plan.has(0):
+            now.rosters, now.tunings = then.rosters, then.tunings
+            now.buckets, now.reports = then.buckets, then.reports
 
     def _tune_again(self) -> None:
         """An operator sees that pauses and settings may be forgotten, and asks for them again."""

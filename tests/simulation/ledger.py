@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable
 from copy import deepcopy
+from itertools import filterfalse
 from typing import TYPE_CHECKING, Any
 
 from qframe.message import Delivery, Message
@@ -13,6 +14,10 @@ from simulation.plan import Plan
 
 if TYPE_CHECKING:
     from simulation.worker import SimulatedWorker
+
+
+Name = tuple[str, str]
+"""A group, and the id of a message."""
 
 
 class Broken(AssertionError):
@@ -214,22 +219,34 @@ class Ledger:
         self.since_copy, self._then, self._before_retry = set(), self._stands(), set()
         self._mourned_before = set()
 
-    def failed_over(self, until_s: float) -> list[str]:
+    def failed_over(self, until_s: float, has: Callable[[int], bool]) -> list[str]:
         """The store has forgotten what it has done since then; returns which messages.
 
         Args:
             until_s: until then workers may own what it says is others'.
+            has: tells of which slots that holds.
         """
-        self.lost, self.since_copy = self.since_copy or set(), None
-        (
-            self.ids,
-            self.order,
-            self.acked,
-            self.dropped,
-            self.gone,
-            self._collecting,
-            self._kept,
-        ) = self._then
+
+        def is_forgotten(name: Name) -> bool:
+            return has(self.slot_of.get(name[1], 0))
+
+        self.lost = {name for name in self.since_copy or () if has(self.slot_of[name])}
+        self.since_copy = None
+        ids, order, acked, dropped, gone, self._collecting, self._kept = self._then
+        both = self.order.keys() | order.keys()
+        of_key = {key: has(self.slot_of[name]) for name, key in self.key_of.items()}
+        self.order = defaultdict(
+            list, {each: (order if of_key[each[1]] else self.order).get(each, []) for each in both}
+        )
+
+        def known(now: set[Name], then: set[Name]) -> set[Name]:
+            return {*filterfalse(is_forgotten, now), *filter(is_forgotten, then)}
+
+        self.acked, self.dropped = known(self.acked, acked), known(self.dropped, dropped)
+        self.gone = known(self.gone, gone)
+        self.ids = {each: name for each, name in self.ids.items() if not has(each[1])} | {
+            each: name for each, name in ids.items() if has(each[1])
+        }
         self.passed |= self._before_retry
         self.started |= self._before_retry
         self.mourned |= self._mourned_before

@@ -48,6 +48,8 @@ FAILING_OVER: Final = 0.2
 
 And of the plans with an outbox the share in which its database does.
 """
+SHARDED: Final = 0.5
+"""The share of failovers that are those of one of several servers, where nothing else is drawn."""
 PARKED: Final = 0.5
 """The share of harsh plans with streams that keep order whose store fails over among retries."""
 PARKED_KEYS: Final = 6
@@ -91,10 +93,19 @@ class Fault(msgspec.Struct, frozen=True):
 
 
 class FailoverPlan(msgspec.Struct, frozen=True):
-    """A server fails over: when, and how far its successor is behind."""
+    """A server fails over: when, and how far its successor is behind.
+
+    It is a `shard` of so many `shards`, of which each has some of the slots.
+    """
 
     at_s: float
     behind_s: float
+    shards: int = 1
+    shard: int = 0
+
+    def has(self, slot: int) -> bool:
+        """Whether the server has a slot."""
+        return slot % self.shards == self.shard
 
 
 class OutboxPlan(msgspec.Struct, frozen=True):
@@ -313,13 +324,18 @@ def drawn(seed: int | str) -> Plan:
     draw = Random(f"{seed}/failover")
     if _may_fail_over(plan) and draw.random() < FAILING_OVER:
         plan = structs.replace(plan, failover=_failover(draw))
-    draw = Random(f"{seed}/parked")
+    draw = Random(f"{seed}/parking")
     if _may_fail_over(plan) and plan.keeps_order and draw.random() < PARKED:
         plan = structs.replace(
             plan, messages=tuple(_parked(draw, each) for each in plan.messages),
             options=plan.options if plan.is_pulled else {**plan.options, "timeout": TIMEOUT_S},
             failover=_failover(draw),
         )  # fmt: skip
+    draw = Random(f"{seed}/shards")
+    if plan.failover is not None and _may_have_shards(plan) and draw.random() < SHARDED:
+        shards = draw.choice([2, 3])
+        failover = structs.replace(plan.failover, shards=shards, shard=draw.randrange(shards))
+        plan = structs.replace(plan, failover=failover)
     return plan
 
 
@@ -343,6 +359,12 @@ def _failover(draw: Random) -> FailoverPlan:
 def _may_fail_over(plan: Plan) -> bool:
     """Whether a settlement that is forgotten breaks no promise."""
     return plan.level == "harsh" and plan.effect != "first"
+
+
+def _may_have_shards(plan: Plan) -> bool:
+    """Whether all there is lies in slots that stay where they are, and their groups."""
+    others = plan.outbox, plan.growth, plan.schedules, plan.timers or None, plan.purges or None
+    return plan.slots > 1 and others == (None,) * len(others)
 
 
 def _growth(draw: Random, plan: Plan) -> GrowthPlan:
