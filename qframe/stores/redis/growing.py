@@ -63,6 +63,8 @@ def grow(
     """
     before, after = topic.growth, following.growth
     key = topics_key(namespace)
+    words = (topic.name, identity_of(topic), identity_of(following))
+    call = Call(of("grow"), key, words)
     if before.first + before.split < after.first + after.split:
         stored = redis.ask(key, "HGET", topic.name) or b""
         if not stored.startswith(f"{identity_of(topic)} ".encode()):
@@ -75,8 +77,12 @@ def grow(
         asked = [keys.key(split, "closed"), *(keys.key(slot, "opened") for slot in halves)]
         if redis.ask_many([(key, "GET") for key in asked]) != [b"1", used, used]:
             raise Refused([])  # a server has taken over that has not heard of that
-    words = (topic.name, identity_of(topic), identity_of(following))
-    return bool(redis.one(Call(of("grow"), key, words)))
+        # The slot that was split is discarded next: until then it has all that replicas lack.
+        redis.await_replicas(keys.slots[slot] for slot in halves)
+        is_done = bool(redis.one(call))
+        redis.await_replicas([key])
+        return is_done
+    return bool(redis.one(call))
 
 
 def use(redis: Redis, keys: SlotKeys, slot: int, token: str, until_ms: int) -> None:

@@ -11,6 +11,9 @@ from servers import RedisCluster3, RedisServer, SentinelSet
 from serving import Serving
 
 from qframe import BadUrl, Outcome, Outgoing, PublishUnknown, QFrame, StoreForbidden, Topic
+from qframe.errors import AnswerLost
+from qframe.stores.base import Store
+from qframe.stores.doubling import Doubling
 from qframe.stores.open import open_store
 
 TOPIC = Topic("orders", "ordered", slots=4)
@@ -46,6 +49,42 @@ def test_what_no_replica_has_in_time_is_unknown_and_can_be_repeated(
     replica.call("REPLICAOF", "NO", "ONE")
     with Serving(replica.url, TOPIC) as serving:
         serving.await_bodies({1, 2})
+
+
+@pytest.mark.promise(1)
+def test_a_slot_comes_into_use_once_replicas_have_what_was_copied_into_it(
+    pair: tuple[RedisServer, RedisServer],
+) -> None:
+    """Until then the slot that was split stays as it is."""
+    primary, replica = pair
+    topic = Topic("grows", "ordered", slots=1)
+    hasty, patient = [
+        open_store(f"{primary.url}?wait_replicas=1&wait_timeout={seconds}") for seconds in (0.1, 9)
+    ]
+
+    def doubling(store: Store) -> Doubling:
+        return Doubling(store, "grows", owned=lambda *_: (), pause=lambda _: None, lease_ms=1)
+
+    with QFrame(primary.url) as app:
+        hasty.declare(topic)
+        hasty.subscribe(topic, "g")
+        app.publish(topic, 1, key="a")
+        begun = doubling(hasty).begin(2)
+        replica.freeze()
+        with pytest.raises(AnswerLost, match="0 of 1 replicas had it"):
+            doubling(hasty).finish(begun)
+        [found] = patient.latest([topic])
+        assert found is not None
+        assert found.all_slots == topic.all_slots
+        replica.thaw()
+        growing = doubling(patient)
+        assert growing.finish(growing.go_on()).slots == 2
+    hasty.close()
+    patient.close()
+    primary.kill()
+    replica.call("REPLICAOF", "NO", "ONE")
+    with Serving(replica.url, topic) as serving:
+        serving.await_bodies({1})
 
 
 def test_many_wait_once_for_each_server(redis_cluster: RedisCluster3) -> None:
