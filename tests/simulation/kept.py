@@ -11,5 +11,6 @@ from typing import Final
 
 KEPT: Final = {
     1392: "a slot whose split is begun anew keeps no order",
+    90071297: "what overran its time and was taken back is marked as it returns",
     6000548: "a slot stands again under a receipt by which it may have been answered",
 }

@@ -257,17 +257,8 @@ class Ledger:
 
     def _stands(self) -> tuple[Any, ...]:
         """What the store has been told, as it stands now."""
-        return deepcopy(
-            (
-                self.ids,
-                self.order,
-                self.acked,
-                self.dropped,
-                self.gone,
-                self._collecting,
-                self._kept,
-            )
-        )
+        now = self.ids, self.order, self.acked, self.dropped, self.gone
+        return deepcopy((*now, self._collecting, self._kept))
 
     def retries(self, group: str, ids: Iterable[str]) -> None:
         """Dead letters are due again, from their first attempt on; in `ordered` behind others."""
