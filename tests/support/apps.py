@@ -9,6 +9,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
+from eventually import eventually
+
 from qframe import Message, QFrame, Topic, WorkerFailed
 from qframe.stores.records import Record
 
@@ -17,10 +19,14 @@ AnyShop = TypeVar("AnyShop", bound="Shop")
 
 @contextmanager
 def running(app: QFrame, *gates: threading.Event) -> Iterator[None]:
-    """The app's worker, in a thread, until the block ends and its handlers' gates are opened."""
+    """The app's worker, in a thread, until the block ends and its handlers' gates are opened.
+
+    It serves when the block begins, unless it has failed.
+    """
     worker = threading.Thread(target=app.run)
     worker.start()
     try:
+        eventually(lambda: app.health().state == "serving" or not worker.is_alive())
         yield
     finally:
         for gate in gates:
