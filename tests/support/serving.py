@@ -100,6 +100,7 @@ class Serving:
     def __enter__(self) -> Self:
         self._thread.start()
         eventually(lambda: self.failure or self.events["slot.taken"])
+        eventually(lambda: self.failure or self.app.health().state != "starting")  # of all groups
         return self
 
     def __exit__(self, *_: object) -> None:
