@@ -74,20 +74,24 @@ def test_the_breaker_is_told_of_a_success_whose_mark_alone_was_missing(
     assert "consumer.tripped" not in told
 
 
-def test_what_its_user_took_over_and_a_stop_took_back_is_not_marked_as_its_handler_returns(
-    tmp_path: Path,
+@pytest.mark.parametrize("timeout", [None, "0.1s"], ids=["taken over", "overran"])
+def test_what_a_stop_took_back_is_not_marked_as_its_handler_returns(
+    tmp_path: Path, timeout: str | None
 ) -> None:
-    """Nobody has said that it is done."""
+    """Its user took it over, and nobody has said that it is done; or it has overrun its time."""
     engine = create_engine(f"sqlite:///{tmp_path}/effects.db")
     checker: Any = DatabaseChecker(engine)
     app, handled = QFrame(f"sqlite:///{tmp_path}/store.db", grace=0.05), []
     begun, goes_on, has_ended = threading.Event(), threading.Event(), threading.Event()
 
-    @app.consumer(TOPIC, "g", idempotent_checker=checker, lease="1s")
+    @app.consumer(TOPIC, "g", idempotent_checker=checker, lease="1s", timeout=timeout)
     def handle(message: Message) -> None:
         handled.append(message.attempt)
         if len(handled) == 1:
-            message.auto_ack = False
+            if timeout is None:
+                message.auto_ack = False
+            else:
+                eventually(lambda: message.cancelled)
             begun.set()
             goes_on.wait(60)
             has_ended.set()
@@ -145,37 +149,3 @@ def test_an_effect_that_is_being_finished_when_the_grace_ends_is_finished_and_se
     assert not app.store.peek(TOPIC, "g", states=["todo", "doing", "dead"], limit=9)
     app.close()
     engine.dispose()
-
-
-def test_a_handler_that_overran_its_time_has_done_nothing_for_sure_when_a_stop_took_its_message(
-    tmp_path: Path,
-) -> None:
-    """It was marked as it returned, and never handled again."""
-    engine = create_engine(f"sqlite:///{tmp_path}/effects.db")
-    checker: Any = DatabaseChecker(engine)
-    app, handled = QFrame(f"sqlite:///{tmp_path}/store.db", grace=0.05), []
-    begun, goes_on, has_ended = threading.Event(), threading.Event(), threading.Event()
-
-    @app.consumer(TOPIC, "g", idempotent_checker=checker, lease="1s", timeout="0.1s")
-    def handle(message: Message) -> None:
-        handled.append(message.attempt)
-        if len(handled) == 1:
-            eventually(lambda: message.cancelled)
-            begun.set()
-            goes_on.wait(60)
-            has_ended.set()
-
-    thread = threading.Thread(target=app.run)
-    thread.start()
-    app.publish(TOPIC, 1, key="k")
-    assert begun.wait(60)
-    app.stop()
-    thread.join(60)
-    assert not thread.is_alive()
-    goes_on.set()
-    assert has_ended.wait(60)
-    eventually(lambda: not any(one.name.startswith("qframe.pool") for one in threading.enumerate()))
-    app.run(burst=True)
-    app.close()
-    engine.dispose()
-    assert handled == [1, 1]

@@ -63,9 +63,8 @@ def grow(
     """
     before, after = topic.growth, following.growth
     key = topics_key(namespace)
-    words = (topic.name, identity_of(topic), identity_of(following))
-    call = Call(of("grow"), key, words)
-    if before.first + before.split < after.first + after.split:
+    splits = before.first + before.split < after.first + after.split
+    if splits:
         stored = redis.ask(key, "HGET", topic.name) or b""
         if not stored.startswith(f"{identity_of(topic)} ".encode()):
             return False
@@ -79,10 +78,11 @@ def grow(
             raise Refused([])  # a server has taken over that has not heard of that
         # The slot that was split is discarded next: until then it has all that replicas lack.
         redis.await_replicas(keys.slots[slot] for slot in halves)
-        is_done = bool(redis.one(call))
+    words = (topic.name, identity_of(topic), identity_of(following))
+    is_done = bool(redis.one(Call(of("grow"), key, words)))
+    if splits:
         redis.await_replicas([key])
-        return is_done
-    return bool(redis.one(call))
+    return is_done
 
 
 def use(redis: Redis, keys: SlotKeys, slot: int, token: str, until_ms: int) -> None:
