@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import cast
 
 import pytest
 from eventually import eventually
@@ -13,6 +14,13 @@ from nursery import Child, Nursery
 from servers import PostgresServer, RedisServer
 
 from qframe import BadOption, Message, QFrame, StoreUnavailable, Topic, TopicMismatch
+from qframe.clock import VirtualClock
+from qframe.stores.base import Store
+from qframe.stores.doubling import LEASE_MS, Doubling
+from qframe.stores.growth_lease import GrowthTaken
+from qframe.stores.pair import StorePair
+from qframe.stores.redis.store import RedisStore
+from qframe.stores.sql.store import SqlStore
 
 EVENTS = Topic("events", "stream", slots=2)
 
@@ -158,3 +166,24 @@ def test_while_the_database_is_away_timers_wait_and_redis_goes_on(
             assert failed == []
             assert "during" not in seen
             assert app.store.verify(TIMERS) == []
+
+
+def test_whether_the_growth_of_timers_is_taken_goes_by_the_clock_of_the_database(
+    redis_server: RedisServer, tmp_path: Path
+) -> None:
+    clock_of_redis, clock = VirtualClock(), VirtualClock()
+    store = StorePair(
+        RedisStore(redis_server.url, namespace=tmp_path.name, clock=clock_of_redis),
+        SqlStore(f"sqlite:///{tmp_path / 'timers.db'}", clock=clock),
+    )
+    doubling = Doubling(
+        cast("Store", store), TIMERS.name, owned=lambda *_: (), pause=lambda _: None
+    )
+    store.declare(TIMERS)
+    doubling.begin(2 * TIMERS.slots)
+    clock_of_redis.advance(LEASE_MS)
+    with pytest.raises(GrowthTaken):
+        doubling.go_on()
+    clock.advance(LEASE_MS)
+    assert doubling.go_on().growth.until_ms == clock.now_ms() + LEASE_MS
+    store.close()
