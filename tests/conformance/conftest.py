@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
-from zlib import crc32
 
 import pytest
 from bench import STORES, Bench, KeptPool, opener_of
@@ -17,40 +15,6 @@ from qframe.drivers.sql_postgres import Postgres
 from qframe.stores.base import Store
 from qframe.stores.model.store import ModelStore
 from qframe.stores.sql.store import SqlStore
-
-SHARES = {
-    "postgres": lambda place: place % 2 == 0,
-    "mariadb": lambda place: place % 2 == 1,
-    "redis-cluster": lambda place: place == 0,
-}
-"""Which of a test's kinds these have, by the kind's place.
-
-Their statements are those of SQLite, and of one Redis, which have all. The state machine does each
-operation on each kind everywhere.
-"""
-
-
-@pytest.hookimpl(trylast=True)
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leaves out the kinds of a test that other stores have; not where one alone was asked for."""
-    if config.getoption("every_kind"):
-        return
-    tests: dict[tuple[str, str], dict[str, list[pytest.Item]]] = defaultdict(dict)
-    for item in items:
-        params = getattr(getattr(item, "callspec", None), "params", {})
-        store = params.get("bench")
-        if store in SHARES and "kind" in params:
-            test = item.nodeid.partition("[")[0]
-            tests[test, store].setdefault(params["kind"], []).append(item)
-    left_out = set[pytest.Item]()
-    for (test, store), kinds in tests.items():
-        first = crc32(test.encode())  # another one for another test
-        for number, kind in enumerate(sorted(kinds)):
-            if len(kinds) > 1 and not SHARES[store]((first + number) % len(kinds)):
-                left_out.update(kinds[kind])
-    if left_out:
-        config.hook.pytest_deselected(items=list(left_out))
-        items[:] = [item for item in items if item not in left_out]
 
 
 @pytest.fixture(scope="session")

@@ -159,6 +159,14 @@ def test_of_a_window_that_is_lost_the_first_of_each_key_counts(bench: Bench) -> 
     assert [entry.verdict for each in ids for entry in bench.store.history(topic, each)] == []
 
 
+def test_what_a_pull_parks_itself_holds_back_what_follows_in_the_line(bench: Bench) -> None:
+    topic = keeping(bench, "a")
+    bench.got(topic, lease_ms=100)
+    put(bench, topic, "a", "b")
+    bench.advance(100)
+    assert attempts(bench.got(topic)) == [(0, 2, 1), (2, 1, 0)]
+
+
 def test_a_new_owner_finds_each_key_in_order(bench: Bench) -> None:
     topic = keeping(bench, "a", "b", "a", "a")
     first, other, *_ = bench.got(topic)
@@ -205,6 +213,16 @@ def test_what_left_the_line_before_the_group_kept_order_is_not_lost(bench: Bench
     assert bench.ack(topic, *got) == SETTLED * 4
 
 
+def test_a_group_that_begins_to_keep_order_counts_what_it_has_in_hand(bench: Bench) -> None:
+    topic = keeping(bench, "a", "b", max_parked=0)
+    bench.retry(topic, *bench.got(topic))
+    first, _ = bench.got(topic)
+    bench.store.subscribe(topic, "g", max_parked=100)
+    assert bench.total(topic).doing == 2
+    assert bench.ack(topic, first) == SETTLED
+    assert bench.total(topic).doing == 1
+
+
 def test_what_is_parked_goes_on_where_order_is_kept_no_more(bench: Bench) -> None:
     topic = keeping(bench, "a", "a")
     first, second = bench.got(topic)
@@ -237,6 +255,15 @@ def test_while_so_much_is_parked_the_line_is_not_read(bench: Bench) -> None:
     bench.ack(topic, *pulled.deliveries)
     pulled = bench.pull(topic)
     assert (pulled.full, bodies(pulled.deliveries)) == ([], [1, 2, 4])
+
+
+def test_a_line_that_is_full_gives_again_what_a_lost_reply_had_of_it(bench: Bench) -> None:
+    topic = keeping(bench, *"aabb", max_parked=1)
+    first, second, *_ = bench.got(topic)
+    bench.retry(topic, first, delay_ms=10)
+    bench.release(topic, second)
+    pulled = bench.pull(topic, position=2)
+    assert (pulled.full, bodies(pulled.deliveries)) == ([0], [2, 3])
 
 
 def test_a_bell_rings_when_the_end_of_a_part_of_a_run_lets_the_line_be_read_again(
