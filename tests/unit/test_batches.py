@@ -204,7 +204,7 @@ def test_a_thread_that_waits_is_woken_by_a_full_batch_by_haste_and_when_it_is_to
 KEYS = st.lists(st.sampled_from(["a", "b", "c", None]), max_size=40)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=75, deadline=None)
 @given(KEYS, st.integers(1, 6), st.data())
 def test_whatever_pauses_and_ends_a_lane_is_one_batch_at_a_time_and_in_order(
     keys: list[str | None], size: int, data: st.DataObject

@@ -9,7 +9,14 @@ import pytest
 from batches import Seen, threads_of
 from eventually import eventually
 
-from qframe import BadOption, BatcherClosed, BatchExecutor, QueueFull
+from qframe import (
+    BadOption,
+    BatcherClosed,
+    BatchExecutor,
+    Flusher,
+    MultipleQueueFlusher,
+    QueueFull,
+)
 from qframe.clock import VirtualClock
 
 
@@ -27,7 +34,7 @@ def test_what_gathers_while_its_thread_is_busy_leaves_in_batches_of_at_most_batc
         eventually(lambda: seen.entered)
         for number in range(1, 11):
             executor.put(number)
-        assert (executor.running, executor.waiting) == (1, 10)
+        assert repr(executor) == "<BatchExecutor b open waiting=10 running=1>"
         seen.open()
     assert seen.batches == [[0], [1, 2, 3, 4], [5, 6, 7, 8], [9, 10]]
 
@@ -90,108 +97,6 @@ def test_put_with_a_timeout_says_that_there_was_no_room_and_takes_nothing() -> N
     assert seen.items == [0, 1]
 
 
-def test_many_producers_wait_for_room_and_no_item_is_lost_or_doubled() -> None:
-    seen = Seen()
-    with BatchExecutor("b", 3, seen.process, 2, queue_size=3) as executor:
-
-        def produce(producer: int) -> None:
-            for number in range(500):
-                executor.put((producer, number))
-
-        threads = [threading.Thread(target=produce, args=(each,)) for each in range(8)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join(60)
-    assert sorted(seen.items) == [(each, number) for each in range(8) for number in range(500)]
-    assert max(map(len, seen.batches)) <= 3
-
-
-def test_process_that_raises_fails_its_batch_and_the_next_one_runs_in_the_same_thread() -> None:
-    seen = Seen()
-    threads: list[threading.Thread] = []
-
-    def process(items: list[Any]) -> None:
-        threads.append(threading.current_thread())
-        if items == ["bad"]:
-            raise ValueError("no such account")
-        seen.process(items)
-
-    with BatchExecutor("b", 5, process, 1, on_error=seen.on_error) as executor:
-        for item in ("good", "bad", "better"):
-            executor.put(item)
-            eventually(lambda: not executor.waiting and not executor.running)
-    assert seen.items == ["good", "better"]
-    [(items, error)] = seen.failed
-    assert items == ["bad"]
-    assert str(error) == "no such account"
-    assert len(set(threads)) == 1
-
-
-@pytest.mark.parametrize("error", [SystemExit, KeyboardInterrupt, GeneratorExit])
-def test_process_that_wants_to_end_its_thread_fails_its_batch_and_does_not(
-    error: type[BaseException],
-) -> None:
-    seen = Seen()
-
-    def process(items: list[Any]) -> None:
-        if items == ["bad"]:
-            raise error
-        seen.process(items)
-
-    with BatchExecutor("b", 1, process, 1, on_error=seen.on_error) as executor:
-        executor.put("bad")
-        executor.put("good")
-    assert seen.items == ["good"]
-    assert [(items, type(each)) for items, each in seen.failed] == [(["bad"], error)]
-
-
-def test_a_batch_that_fails_is_logged_where_nobody_asks_to_be_told(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    def process(items: list[Any]) -> None:
-        raise ValueError("no such account")
-
-    with BatchExecutor("ledger", 5, process, 1) as executor:
-        executor.put("secret")
-    assert "batcher ledger: a batch of 1 items failed" in caplog.text
-    assert "ValueError: no such account" in caplog.text
-    assert "secret" not in caplog.text
-
-
-def test_on_error_that_raises_is_logged_and_ends_no_thread(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    seen = Seen()
-
-    def process(items: list[Any]) -> None:
-        if items == ["bad"]:
-            raise ValueError("no such account")
-        seen.process(items)
-
-    def on_error(items: list[Any], error: BaseException) -> None:
-        raise KeyError("nor such a callback")
-
-    with BatchExecutor("ledger", 1, process, 1, on_error=on_error) as executor:
-        executor.put("bad")
-        executor.put("good")
-    assert seen.items == ["good"]
-    assert "no such account" in caplog.text
-    assert "nor such a callback" in caplog.text
-
-
-def test_process_may_change_its_list_and_on_error_still_gets_all_items() -> None:
-    seen = Seen()
-
-    def process(items: list[Any]) -> None:
-        items.clear()
-        raise ValueError
-
-    with BatchExecutor("b", 1, process, 1, on_error=seen.on_error) as executor:
-        executor.put("kept")
-    assert [items for items, _ in seen.failed] == [["kept"]]
-
-
 def test_process_may_put_and_is_told_at_once_when_there_is_no_room() -> None:
     told: list[Any] = []
 
@@ -224,45 +129,6 @@ def test_a_closed_one_takes_nothing() -> None:
     assert seen.items == []
 
 
-async def asynchronous(items: list[Any]) -> None: ...
-
-
-@pytest.mark.parametrize(
-    ("changed", "words"),
-    [
-        ({"name": "a b"}, "batcher name 'a b'"),
-        ({"name": ""}, "batcher name ''"),
-        ({"batch_size": 0}, "batch_size 0: it must be a whole number from 1"),
-        ({"batch_size": True}, "batch_size True"),
-        ({"batch_size": 2.5}, "batch_size 2.5"),
-        ({"threads": 0}, "threads 0"),
-        ({"queue_size": 4}, "queue_size 4: a batch of 5 items could never be full; use 5 or more"),
-        ({"queue_size": "many"}, "queue_size 'many'"),
-        ({"process": None}, "process None: it cannot be called"),
-        ({"process": asynchronous}, "async function"),
-        ({"on_error": 5}, "on_error 5"),
-        ({"on_error": len}, r"it cannot be called as on_error\(items, error\)"),
-        ({"process": lambda: None}, r"it cannot be called as process\(items\)"),
-    ],
-)
-def test_wrong_options_are_refused_and_no_thread_is_left(
-    changed: dict[str, Any], words: str
-) -> None:
-    options = {"name": "wrong", "batch_size": 5, "process": print, "threads": 1} | changed
-    with pytest.raises(BadOption, match=words):
-        BatchExecutor(**options)
-    assert threads_of("wrong") == []
-
-
-def test_a_wrong_timeout_is_refused() -> None:
-    with BatchExecutor("b", 1, print, 1) as executor:
-        with pytest.raises(BadOption, match="timeout 'soon'"):
-            executor.put(1, timeout="soon")
-        with pytest.raises(BadOption, match="timeout -1"):
-            executor.close(-1)
-        assert not executor.closed
-
-
 def test_what_waits_may_be_asked_at_any_time() -> None:
     seen = Seen()
     with BatchExecutor("b", 2, seen.process, 2, queue_size=5) as executor:
@@ -280,39 +146,108 @@ def test_what_waits_may_be_asked_at_any_time() -> None:
     assert sorted(seen.items) == list(range(5_000))
 
 
-def test_it_shows_what_it_holds() -> None:
-    seen = Seen(shut=True)
-    with BatchExecutor("b", 1, seen.process, 1) as executor:
-        executor.put(1)
-        eventually(lambda: seen.entered)
-        executor.put(2)
-        assert repr(executor) == "<BatchExecutor b open waiting=1 running=1>"
-        seen.open()
+async def later(items: list[Any]) -> None: ...
 
 
-async def _later() -> None: ...
+def raising(error: BaseException) -> Any:
+    def process(items: list[Any]) -> None:
+        items.clear()
+        raise error
+
+    return process
 
 
 @pytest.mark.parametrize(
     ("process", "text"),
     [
-        (lambda _: _later(), "nobody awaits it"),
+        *((raising(error("ended")), "ended") for error in
+          (ValueError, SystemExit, KeyboardInterrupt, GeneratorExit)),
+        (lambda items: later(items), "nobody awaits it"),
         (lambda items: (item for item in items), "it is a generator"),
         (lambda _: ValueError("refused"), "refused"),
     ],
-)
-def test_process_whose_result_is_an_error_or_has_still_to_run_fails_its_batch(
+)  # fmt: skip
+def test_a_batch_that_fails_is_told_whole_and_the_next_one_runs_in_the_same_thread(
     process: Any, text: str
 ) -> None:
-    failed: list[tuple[list[int], str]] = []
-    with BatchExecutor(
-        "b",
-        10,
-        process,
-        threads=1,
-        on_error=lambda items, error: failed.append((items, str(error))),
-    ) as batcher:
-        batcher.put(7)
-    [(items, error)] = failed
-    assert items == [7]
-    assert text in error
+    seen, threads = Seen(), set[threading.Thread]()
+
+    def either(items: list[Any]) -> Any:
+        threads.add(threading.current_thread())
+        return process(items) if items == ["bad"] else seen.process(items)
+
+    with BatchExecutor("b", 1, either, 1, on_error=seen.on_error) as executor:
+        for item in ("good", "bad", "better"):
+            executor.put(item)
+    assert seen.items == ["good", "better"]
+    [(items, error)] = seen.failed
+    assert items == ["bad"]
+    assert text in str(error)
+    assert len(threads) == 1
+
+
+def no_callback(items: list[Any], error: BaseException) -> None:
+    raise KeyError("no such callback")
+
+
+@pytest.mark.parametrize(
+    ("on_error", "words"), [(None, "a batch of 1 items failed"), (no_callback, "no such callback")]
+)
+def test_a_failed_batch_is_logged_where_no_callback_takes_it_but_not_its_items(
+    caplog: pytest.LogCaptureFixture, on_error: Any, words: str
+) -> None:
+    with BatchExecutor("ledger", 1, raising(ValueError("why")), 1, on_error=on_error) as executor:
+        executor.put("secret")
+    assert "batcher ledger: " in caplog.text
+    assert words in caplog.text
+    assert "ValueError: why" in caplog.text
+    assert "secret" not in caplog.text
+
+
+EXECUTOR = {"name": "wrong", "batch_size": 5, "process": print, "threads": 1}
+FLUSHER = EXECUTOR | {"interval": 1, "queue_size": 10}
+MULTIPLE = FLUSHER | {"channels": 2, "route": hash}
+
+
+@pytest.mark.parametrize(
+    ("made", "options", "changed", "words"),
+    [
+        (BatchExecutor, EXECUTOR, {"name": "a b"}, "batcher name 'a b'"),
+        (BatchExecutor, EXECUTOR, {"name": ""}, "batcher name ''"),
+        (BatchExecutor, EXECUTOR, {"batch_size": 0}, "batch_size 0: .* a whole number from 1"),
+        (BatchExecutor, EXECUTOR, {"batch_size": True}, "batch_size True"),
+        (BatchExecutor, EXECUTOR, {"batch_size": 2.5}, "batch_size 2.5"),
+        (BatchExecutor, EXECUTOR, {"threads": 0}, "threads 0"),
+        (BatchExecutor, EXECUTOR, {"queue_size": 4}, "queue_size 4: .* never be full; use 5 or"),
+        (BatchExecutor, EXECUTOR, {"queue_size": "many"}, "queue_size 'many'"),
+        (BatchExecutor, EXECUTOR, {"process": None}, "process None: it cannot be called"),
+        (BatchExecutor, EXECUTOR, {"process": later}, "async function"),
+        (BatchExecutor, EXECUTOR, {"on_error": 5}, "on_error 5"),
+        (BatchExecutor, EXECUTOR, {"on_error": len}, r"cannot be called as on_error\(items, error"),
+        (BatchExecutor, EXECUTOR, {"process": lambda: None}, r"be called as process\(items\)"),
+        *((Flusher, FLUSHER, {"interval": wrong}, "interval") for wrong in ("soon", -1, None)),
+        (MultipleQueueFlusher, MULTIPLE, {"channels": 0}, "channels"),
+        (MultipleQueueFlusher, MULTIPLE, {"route": 5}, "route"),
+        (MultipleQueueFlusher, MULTIPLE, {"process": None}, "process"),
+    ],
+)
+def test_wrong_options_are_refused_and_no_thread_is_left(
+    made: Any, options: dict[str, Any], changed: dict[str, Any], words: str
+) -> None:
+    with pytest.raises(BadOption, match=words):
+        made(**options | changed)
+    assert threads_of("wrong") == []
+
+
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        (lambda it: it.put(1, timeout="soon"), "timeout 'soon'"),
+        (lambda it: it.close(-1), "timeout -1"),
+    ],
+)
+def test_a_wrong_timeout_is_refused(call: Any, words: str) -> None:
+    with BatchExecutor("b", 1, print, 1) as executor:
+        with pytest.raises(BadOption, match=words):
+            call(executor)
+        assert not executor.closed

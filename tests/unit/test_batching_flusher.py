@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 from batches import Seen
 from eventually import eventually
 
-from qframe import BadOption, Flusher
+from qframe import Flusher
 from qframe.clock import VirtualClock
 
 
@@ -67,21 +65,6 @@ def test_the_worst_wait_is_the_interval_and_not_two_of_them() -> None:
         eventually(lambda: seen.items == ["a", "b"])
 
 
-def test_what_is_left_of_a_full_batch_counts_from_its_own_first_item() -> None:
-    seen, clock = Seen(), WatchedClock()
-    with Flusher("f", 2, "20ms", 100, 1, seen.process, clock=clock) as flusher:
-        flusher.put(0)
-        clock.advance(15)
-        flusher.put(1)
-        flusher.put(2)
-        eventually(lambda: seen.batches == [[0, 1]])
-        clock.advance(19)
-        clock.is_looked_at()
-        assert seen.batches == [[0, 1]]
-        clock.advance(1)
-        eventually(lambda: seen.batches == [[0, 1], [2]])
-
-
 @pytest.mark.parametrize("threads", [1, 2, 5])
 def test_the_interval_is_kept_with_any_number_of_threads(threads: int) -> None:
     seen, clock = Seen(), WatchedClock()
@@ -94,41 +77,6 @@ def test_the_interval_is_kept_with_any_number_of_threads(threads: int) -> None:
     assert sorted(seen.items) == list(range(100))
 
 
-def test_several_batches_of_one_flusher_run_at_a_time() -> None:
-    seen = Seen(shut=True)
-    with Flusher("f", 2, "1h", 100, 3, seen.process) as flusher:
-        for number in range(6):
-            flusher.put(number)
-        eventually(lambda: seen.entered == 3)
-        seen.open()
-    assert sorted(seen.batches) == [[0, 1], [2, 3], [4, 5]]
-
-
-def test_what_is_overdue_while_all_threads_are_busy_still_grows() -> None:
-    seen, clock = Seen(shut=True), WatchedClock()
-    with Flusher("f", 3, "10ms", 100, 1, seen.process, clock=clock) as flusher:
-        flusher.put(0)
-        clock.advance(10)
-        eventually(lambda: seen.entered == 1)
-        flusher.put(1)
-        clock.advance(500)
-        for number in range(2, 6):
-            flusher.put(number)
-        clock.advance(10)
-        seen.open()
-        eventually(lambda: seen.batches == [[0], [1, 2, 3], [4, 5]])
-
-
-def test_add_answers_false_when_it_is_full_and_the_batch_that_waits_stays_whole() -> None:
-    seen, clock = Seen(), WatchedClock()
-    with Flusher("f", 5, "1h", 5, 1, seen.process, clock=clock) as flusher:
-        assert all(flusher.add(number) for number in range(4))
-        assert flusher.waiting == 4
-        assert flusher.add(4)
-        eventually(lambda: flusher.add(5))
-    assert seen.batches == [[0, 1, 2, 3, 4], [5]]
-
-
 def test_an_interval_of_centuries_is_waited_for() -> None:
     seen, clock = Seen(), WatchedClock()
     with Flusher("f", 5, 99_999_999_999, 5, 1, seen.process, clock=clock) as flusher:
@@ -137,9 +85,3 @@ def test_an_interval_of_centuries_is_waited_for() -> None:
         eventually(lambda: clock.looks > 1)  # a lock that was asked for so long would have raised
         assert flusher.waiting == 4
     assert seen.batches == [[0, 1, 2, 3]]
-
-
-@pytest.mark.parametrize("interval", ["soon", -1, None])
-def test_a_wrong_interval_is_refused(interval: Any) -> None:
-    with pytest.raises(BadOption, match="interval"):
-        Flusher("f", 5, interval, 10, 1, print)

@@ -63,16 +63,20 @@ def test_they_are_acked_when_process_has_returned(shop: Shop) -> None:
     assert not shop.events["delivery.stale"]
 
 
-def test_they_are_retried_when_process_raises_and_end_as_dead_with_its_error(shop: Shop) -> None:
+@pytest.mark.parametrize("error", [OSError("away"), SystemExit(3), KeyboardInterrupt()])
+def test_they_are_retried_when_process_raises_and_end_as_dead_with_its_error(
+    shop: Shop, error: BaseException
+) -> None:
     attempts: Counter[int] = Counter()
 
     def process(messages: list[Message]) -> None:
         attempts.update(message.body for message in messages)
-        raise OSError("the database is away")
+        raise error
 
     shop.run(process, on_error=lambda messages, error: None)
     assert attempts == dict.fromkeys(range(20), 2)
-    assert shop.dead == dict.fromkeys(range(20), "OSError: the database is away")
+    assert shop.dead.keys() == set(range(20))
+    assert all(dead.startswith(type(error).__name__) for dead in shop.dead.values())
 
 
 def test_those_that_process_has_settled_itself_stay_as_it_said(shop: Shop) -> None:
@@ -100,17 +104,6 @@ def test_on_error_may_settle_them_and_what_it_leaves_is_failed(shop: Shop) -> No
 
     shop.run(process, on_error=on_error)
     assert set(shop.dead) == set(range(10, 20))
-
-
-@pytest.mark.parametrize("error", [SystemExit(3), KeyboardInterrupt()])
-def test_process_that_wants_to_end_its_thread_fails_them_as_any_error_does(
-    shop: Shop, error: BaseException
-) -> None:
-    def process(messages: list[Message]) -> None:
-        raise error
-
-    shop.run(process, on_error=lambda messages, error: None)
-    assert set(shop.dead) == set(range(20))
 
 
 def test_those_that_their_handler_did_not_take_over_are_left_to_it(shop: Shop) -> None:

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import threading
 from collections import defaultdict
+from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -21,7 +24,7 @@ from qframe import (
 from qframe.clock import SYSTEM_CLOCK
 
 PROPERTY = settings(
-    max_examples=120, deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True
+    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True
 )
 PAUSES_MS = st.integers(0, 3)
 
@@ -172,46 +175,42 @@ def in_order(items: list[Item]) -> None:
         last[line] = item.number
 
 
-@PROPERTY
-@given(CASES)
-def test_an_executor_processes_fails_or_reports_every_item_once(case: Case) -> None:
-    witness = Witness(case)
-    executor = BatchExecutor(
-        "p", case.batch_size, lambda items: witness.see(0, items), case.threads,
+def executor(case: Case, witness: Witness) -> Batcher[Item]:
+    return BatchExecutor(
+        "p", case.batch_size, partial(witness.see, 0), case.threads,
         queue_size=case.batch_size + case.extra_room, on_error=witness.on_error,
     )  # fmt: skip
-    check(witness, *drive(executor, case))
 
 
-@PROPERTY
-@given(CASES)
-def test_a_flusher_processes_fails_or_reports_every_item_once(case: Case) -> None:
-    witness = Witness(case)
-    flusher = Flusher(
+def flusher(case: Case, witness: Witness) -> Batcher[Item]:
+    return Flusher(
         "p", case.batch_size, case.interval_ms / 1000, case.batch_size + case.extra_room,
-        case.threads, lambda items: witness.see(0, items), on_error=witness.on_error,
+        case.threads, partial(witness.see, 0), on_error=witness.on_error,
     )  # fmt: skip
-    taken, left = drive(flusher, case)
-    check(witness, taken, left)
-    if case.threads == 1:
-        in_order([item for _, items, _ in witness.batches for item in items] + left)
 
 
-@PROPERTY
-@given(CASES)
-def test_a_multiple_flusher_processes_every_item_once_in_its_channels_order(case: Case) -> None:
-    witness = Witness(case)
-
+def multiple(case: Case, witness: Witness) -> Batcher[Item]:
     def process(group: Group[Item]) -> None:
         assert {item.channel for item in group.items} == {group.index}
         witness.see(group.index, group.items)
 
-    flusher = MultipleQueueFlusher(
+    return MultipleQueueFlusher(
         "p", case.channels, case.batch_size + case.extra_room, case.batch_size,
         case.interval_ms / 1000, case.threads, lambda item: item.channel, process,
         on_error=witness.on_error,
     )  # fmt: skip
-    taken, left = drive(flusher, case)
+
+
+@pytest.mark.parametrize("made", [executor, flusher, multiple])
+@PROPERTY
+@given(case=CASES)
+def test_a_batcher_processes_fails_or_reports_every_item_once_and_in_order(
+    made: Callable[[Case, Witness], Batcher[Item]], case: Case
+) -> None:
+    witness = Witness(case)
+    taken, left = drive(made(case, witness), case)
     check(witness, taken, left)
-    assert not witness.overlapped
-    in_order([item for _, items, _ in witness.batches for item in items] + left)
+    is_serial = made is multiple
+    assert not (is_serial and witness.overlapped)
+    if is_serial or case.threads == 1:
+        in_order([item for _, items, _ in witness.batches for item in items] + left)
