@@ -35,9 +35,9 @@ OF_ROOT = ("/usr/sbin", "/sbin", *map(str, Path("/usr/lib/postgresql").glob("*/b
 UNIT = ("tests/unit",)
 EMBEDDED = ("tests/conformance", "-k", "model or sqlite")
 EMBEDDED_AND_REDIS = ("tests/conformance", "-k", "model or sqlite or redis and not cluster")
-REDIS = ("tests/conformance", "--every-kind", "-k", "redis")
-POSTGRES = ("tests/conformance", "--every-kind", "-k", "postgres")
-MARIADB = ("tests/conformance", "--every-kind", "-k", "mariadb")
+REDIS = ("tests/conformance", "-k", "redis")
+POSTGRES = ("tests/conformance", "-k", "postgres")
+MARIADB = ("tests/conformance", "-k", "mariadb")
 # What uses the most of kazoo and of redis-py.
 DRIVERS = (
     "tests/integration/coordination/test_zookeeper_driver.py",

@@ -11,8 +11,18 @@ from typing import Any
 
 import pytest
 from absence import pytest_runtest_makereport  # noqa: F401 - pytest finds it here
+from closing_words import ClosingWords, ServerLogs
 from file_order import in_order
+from gate import (
+    PARTS,
+    is_in_gate,
+    is_in_part,
+    may_be_in_gate,
+    seed_of_today,
+    server_of,
+)
 from hypothesis import HealthCheck, settings
+from loopback import guard, refused
 from namespaces import placed
 from promises import HELD, held
 from servers import (
@@ -33,16 +43,52 @@ settings.load_profile("qframe")
 # which takes longer than most tests. For all processes of the tests it is one, which signs nothing.
 os.environ["SSL_CERT_FILE"] = str(Path(__file__).parent / "support" / "nobody.crt")
 
+guard()
+
 SIZES = ("QFRAME_CHAOS_", "QFRAME_SPARK_")
 WITH_A_SPARK_OF_THEIR_OWN = ("test_failing_tasks.py", "test_stream_kills.py")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--gate", action="store_true", help="what tests/gate.py says of `make test`")
     parser.addoption(
-        "--every-kind",
-        action="store_true",
-        help="conformance tests run on every store with all their kinds, not with a share",
+        "--draw",
+        type=int,
+        metavar="SEED",
+        help="what the gate draws: -1 is nothing",
     )
+    parser.addoption("--parts", metavar="NAMES", help=f"tests of these alone: {', '.join(PARTS)}")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Checks the parts, and draws once for all processes: midnight may come between them."""
+    if unknown := set(_parts(config)) - PARTS.keys():
+        raise pytest.UsageError(f"no part {', '.join(unknown)}; there are {', '.join(PARTS)}")
+    if config.option.draw is None:
+        config.option.draw = seed_of_today()
+    config.pluginmanager.register(ServerLogs())
+    if not hasattr(config, "workerinput"):
+        config.pluginmanager.register(ClosingWords())
+
+
+def pytest_report_header(config: pytest.Config) -> str | None:
+    """The seed of the gate's share, which repeats it on another day."""
+    seed = config.option.draw
+    return f"gate: drawn by seed {seed}, again by --draw {seed}" if config.option.gate else None
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Leaves out files without a test that is asked for; they need not be imported."""
+    if not collection_path.match("test_*.py"):
+        return None
+    if config.option.gate and not may_be_in_gate(collection_path):
+        return True
+    parts = _parts(config)
+    return True if parts and not any(is_in_part(collection_path, each) for each in parts) else None
+
+
+def _parts(config: pytest.Config) -> list[str]:
+    return (config.option.parts or "").split()
 
 
 @pytest.hookimpl(wrapper=True)
@@ -60,11 +106,15 @@ def pytest_collection() -> Generator[None, object, object]:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Notes the promises that tests hold, places those that mount, and puts files in order.
+    """Notes the promises that tests hold, keeps those of the gate, and puts files in order.
 
     A run of a given size takes the time it takes.
     """
     config.stash[HELD] = held(items)
+    if config.option.gate:
+        left_out = [item for item in items if not is_in_gate(item, config.option.draw)]
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if is_in_gate(item, config.option.draw)]
     items[:] = in_order(map(placed, items))
     if any(name.startswith(SIZES) for name in os.environ):
         for item in items:
@@ -73,7 +123,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """Where files stay whole, all that use the session of Spark stay together: it is one JVM."""
+    """Where files stay whole, all that use the session of Spark stay together: it is one JVM.
+
+    So do, in the gate, the tests of stores on one server: one process starts it, not each.
+    """
     if config.getoption("dist") != "loadfile":
         return None
     from xdist.scheduler import LoadFileScheduling
@@ -81,10 +134,19 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     class OneSession(LoadFileScheduling):
         def _split_scope(self, nodeid: str) -> str:
             file: str = super()._split_scope(nodeid)
-            is_spark = "/spark/" in file and not file.endswith(WITH_A_SPARK_OF_THEIR_OWN)
-            return "spark" if is_spark else file
+            if "/spark/" in file and not file.endswith(WITH_A_SPARK_OF_THEIR_OWN):
+                return "spark"
+            return (config.option.gate and server_of(nodeid)) or file
 
     return OneSession(config, log)
+
+
+@pytest.fixture(autouse=True)
+def no_connection_beyond_loopback() -> Iterator[None]:
+    """Fails a test that has tried to reach another machine, also where it took that for a no."""
+    refused.clear()
+    yield
+    assert not refused, f"this test tried to reach {', '.join(refused)}"
 
 
 @pytest.fixture(autouse=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import math
 import os
 import signal
 import subprocess
@@ -18,11 +19,18 @@ from typing import Self
 from ports import free_port, give_back
 from programs import NotStarted
 
-START_S = 60.0
-STOP_S = 10.0
+# What hangs is found; how quick the machine is, is not the question.
+START_S = 300.0
+STOP_S = 60.0
 PR_SET_PDEATHSIG = 1
 
 _libc = ctypes.CDLL(None)
+_ended_s: dict[Path, float] = {}  # of each log of this process's servers; infinite while one runs
+
+
+def logs_since(moment_s: float) -> list[Path]:
+    """Where the servers write that run now, or ran at a moment of the monotonic clock or later."""
+    return [log for log, ended_s in _ended_s.items() if ended_s >= moment_s]
 
 
 class Child(ABC):
@@ -69,6 +77,7 @@ class Child(ABC):
         if self._process is not None:
             self._process.kill()
             self._process.wait()
+            _ended_s[self.log] = time.monotonic()
 
     def stop(self) -> None:
         """Asks it to end, frozen or not; kills it if it does not."""
@@ -78,6 +87,7 @@ class Child(ABC):
         self.thaw()
         try:
             self._process.wait(STOP_S)
+            _ended_s[self.log] = time.monotonic()
         except subprocess.TimeoutExpired:
             self.kill()
 
@@ -107,6 +117,7 @@ class Child(ABC):
 
     def _start(self) -> None:
         command = self._command()
+        _ended_s[self.log] = math.inf
         with self.log.open("ab") as log, warnings.catch_warnings():
             # From 3.12 on, Python warns of any fork beside threads; between fork and exec there is
             # but one system call here.
