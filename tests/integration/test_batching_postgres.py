@@ -68,6 +68,7 @@ def test_every_message_is_one_row_and_a_batch_is_one_insert(app: QFrame, rows: R
     assert not events["delivery.leaked"]
 
 
+@pytest.mark.gate
 def test_a_row_that_the_database_refuses_ends_as_dead_and_the_others_are_written_once(
     app: QFrame, rows: Rows
 ) -> None:

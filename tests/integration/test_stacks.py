@@ -25,6 +25,7 @@ def told(app: QFrame) -> list[WorkerStacks]:
     return app.admin.stacks(TOPIC, "g")
 
 
+@pytest.mark.gate
 @pytest.mark.parametrize("manner", ["thread", "async", "blocking", "batch", "async batch"])
 def test_a_handler_is_shown_with_its_message_and_the_lines_in_which_it_waits(
     manner: str, tmp_path: Path

@@ -155,6 +155,7 @@ def test_writers_at_the_same_time_leave_each_row_at_its_newest_event(engine: Eng
     assert set(answers) <= {Applied.INSERTED, Applied.APPLIED, Applied.OLD}
 
 
+@pytest.mark.gate
 def test_writers_at_the_same_time_apply_each_next_event_once(engine: Engine) -> None:
     answers = at_once(engine, following)
     total = sum(range(1, VERSIONS + 1))
@@ -188,6 +189,7 @@ def test_a_change_that_is_rolled_back_leaves_its_version_to_others(engine: Engin
     assert rows(engine) == [(1, 4, "v4", 0)]
 
 
+@pytest.mark.gate
 def test_a_row_that_is_gone_since_the_transactions_first_look_is_made_again(
     engine: Engine,
 ) -> None:
@@ -203,6 +205,7 @@ def test_a_row_that_is_gone_since_the_transactions_first_look_is_made_again(
     assert rows(engine) == [(1, 6, "v6", 0)]
 
 
+@pytest.mark.gate
 def test_a_row_that_came_after_the_transactions_first_look_is_changed(engine: Engine) -> None:
     with engine.connect() as reader:
         if engine.dialect.name == "mariadb":
@@ -215,6 +218,7 @@ def test_a_row_that_came_after_the_transactions_first_look_is_changed(engine: En
     assert rows(engine) == [(1, 6, "v6", 0)]
 
 
+@pytest.mark.gate
 def test_a_conflict_with_another_row_is_the_callers_error(engine: Engine) -> None:
     def marked(connection: Connection, key: int) -> Applied:
         values = {"state": "x", "mark": "m"}

@@ -24,6 +24,8 @@ from qframe.spark.ranges import PAGE, PAGE_BYTES, Range, _fitting, read_range
 from qframe.spark.stream_reader import StreamReader, shared_out
 from qframe.topic import Topic
 
+pytestmark = pytest.mark.gate
+
 TOPIC = Topic("orders", "stream", 2)
 ALL = ReadAllAvailable()
 FOREVER = 2**63 - 1

@@ -33,6 +33,7 @@ def planned(space: Space, topic: Topic, *filters: Filter, **options: str) -> dic
     return {part.slot: range(part.first, part.end) for part in reader.partitions()}  # type: ignore[attr-defined]
 
 
+@pytest.mark.gate
 def test_what_was_published_is_read_whole(spark: SparkSession, space: Space) -> None:
     topic = space.topic()
     with QFrame(store=space.url, namespace=space.namespace) as app:

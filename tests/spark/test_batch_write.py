@@ -23,6 +23,7 @@ def by_body(messages: list[Delivery]) -> dict[bytes, Delivery]:
     return {each.body: each for each in messages}
 
 
+@pytest.mark.gate
 def test_each_row_is_one_message_of_its_key_in_order(spark: SparkSession, space: Space) -> None:
     topic = space.topic(kind="ordered")
     df = spark.range(1000).repartition(3, f.col("id") % 7).select(
@@ -36,6 +37,7 @@ def test_each_row_is_one_message_of_its_key_in_order(spark: SparkSession, space:
         assert [m.body for m in found if m.key == key] == [b for k, b in before if k == key]
 
 
+@pytest.mark.gate
 def test_every_part_of_a_message_has_its_column(spark: SparkSession, space: Space) -> None:
     topic = space.topic(kind="priority")
     df = spark.sql(

@@ -19,6 +19,8 @@ from qframe.spark.columns import outgoing
 from qframe.spark.stream_reader import Offsets, StreamReader, shared_out
 from qframe.stores.doubling import Doubling
 
+pytestmark = pytest.mark.gate
+
 ALL = ReadAllAvailable()
 
 

@@ -37,6 +37,7 @@ def rows_of(query: StreamingQuery) -> list[int]:
     return [each["numInputRows"] for each in progress if each["numInputRows"]]
 
 
+@pytest.mark.gate
 def test_a_query_reads_in_batches_of_the_size_asked_and_goes_on_from_its_checkpoint(
     spark: SparkSession, space: Space, tmp_path: Path
 ) -> None:

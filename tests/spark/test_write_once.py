@@ -46,6 +46,7 @@ def write(
     return writer.write(rows(arrow_size)).outcomes
 
 
+@pytest.mark.gate
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_partition_that_is_written_twice_is_published_once(space: Space, kind: str) -> None:
     topic = space.topic(kind=kind)
@@ -60,6 +61,7 @@ def test_how_arrow_cuts_the_rows_is_of_no_account(space: Space) -> None:
     assert write(space, topic, arrow_size=77) == {"duplicate": ROWS}
 
 
+@pytest.mark.gate
 @pytest.mark.parametrize("options", [{}, {"idColumns": "key"}], ids=["by-place", "by-columns"])
 def test_a_partition_that_is_written_by_several_at_once_is_published_once(
     space: Space, options: dict[str, str]
@@ -73,6 +75,7 @@ def test_a_partition_that_is_written_by_several_at_once_is_published_once(
     assert len(set(space.bodies(topic))) == ROWS
 
 
+@pytest.mark.gate
 def test_another_attempt_completes_one_that_broke_off(space: Space) -> None:
     topic = space.topic()
     broken = PartitionWriter(address(space, topic), write_options({"batchSize": "64"}), "job", 0)
@@ -88,6 +91,7 @@ def test_another_attempt_completes_one_that_broke_off(space: Space) -> None:
     assert write(space, topic) == {"duplicate": 576, "stored": ROWS - 576}
 
 
+@pytest.mark.gate
 def test_what_a_full_topic_has_refused_is_stored_by_a_later_attempt(space: Space) -> None:
     topic = space.topic(max_length=400)
     with pytest.raises(TopicFull):
@@ -101,6 +105,7 @@ def test_what_a_full_topic_has_refused_is_stored_by_a_later_attempt(space: Space
     assert len(set(space.bodies(topic))) == ROWS
 
 
+@pytest.mark.gate
 def test_other_jobs_and_other_partitions_have_other_ids(space: Space) -> None:
     topic = space.topic()
     write(space, topic, job="one")
@@ -158,6 +163,7 @@ def test_a_job_that_failed_is_completed_by_running_it_again_under_its_id(
     assert all(each.id.startswith("load-1.") for each in found)
 
 
+@pytest.mark.gate
 def test_a_streaming_job_has_ids_of_its_query_and_batch_also_if_it_has_a_name() -> None:
     unnamed, named = write_options({}), write_options({"jobId": "copy"})
     assert job_of(unnamed, "q-1", "7") == "q-1.7"
