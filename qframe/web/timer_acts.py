@@ -83,12 +83,13 @@ def _choice(visit: Visit, form: Form) -> tuple[str, TimerChoice, bool]:
     """
     topic = form.exact("topic")
     visit.admin.topic(topic)  # of a name that is wrong this page tells, and not the job's
+    store = visit.desk.app.store
     since, until, seen_ms = form.maybe("since"), form.maybe("until"), form.number("seen")
     which = TimerChoice(
         since=None if since is None else moment_of("since", since),
         until=None if until is None else moment_of("until", until),
         key=form.key(), state=form.maybe("state"), tag=form.maybe("tag"),
-        published_until=visit.desk.app.store.now_ms() if seen_ms is None else seen_ms,
+        published_until=store.now_ms(store.topic(topic)) if seen_ms is None else seen_ms,
     )  # fmt: skip
     return topic, which, seen_ms is None
 

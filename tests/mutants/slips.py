@@ -220,8 +220,8 @@ SLIPS: Final = [
     Mutant(
         "timers that were published since they were counted are changed too",
         "web/timer_acts.py",
-        "visit.desk.app.store.now_ms() if seen_ms is None else seen_ms",
-        "visit.desk.app.store.now_ms()",
+        "store.now_ms(store.topic(topic)) if seen_ms is None else seen_ms",
+        "store.now_ms(store.topic(topic))",
         UNIT + "test_web_acts.py",
     ),
 ]

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+from types import SimpleNamespace
+from typing import Any
+
 import pytest
 
 from qframe.clock import VirtualClock
+from qframe.errors import StoreUnavailable
 from qframe.message import Delivery
 from qframe.outcomes import Settled, Verdict
 from qframe.runtime.handler.meter import PendingRun
 from qframe.runtime.handler.retry_policy import Disposition
 from qframe.telemetry.histogram import Distribution
 from qframe.telemetry.meters import Meters
+from qframe.telemetry.timed_store import OPERATIONS
 
 WHERE = ("orders", "billing")
 NUMBERS = {
@@ -61,6 +67,26 @@ def test_of_a_large_run_a_part_that_is_begun_counts_however_small_it_is() -> Non
     run = PendingRun(16, [5, 7], 10)  # one in eight is looked at
     meter.begun(run, 1)
     assert meter.wait.read().counts[-1] == 1
+
+
+def test_calls_are_counted_though_none_has_ever_reached_the_store() -> None:
+    def refuse() -> None:
+        raise StoreUnavailable("store", "away")
+
+    meters = Meters(VirtualClock())
+    store: Any = SimpleNamespace(**dict.fromkeys(OPERATIONS, refuse))
+    timed: Any = meters.timed(store)
+    with suppress(StoreUnavailable):
+        timed.pull()
+    assert numbers(meters)["qframe_store_errors", ("pull",)] == 1
+
+
+def test_time_under_a_limit_adds_up_from_one_worker_of_an_app_to_the_next() -> None:
+    meter = Meters(VirtualClock()).of(*WHERE)
+    for limited_s in (3.0, 0.5):
+        consumer: Any = SimpleNamespace(flow=SimpleNamespace(limited_s=limited_s))
+        meter.watch(consumer)
+    assert meter.limited_s == 3.5
 
 
 def test_each_end_counts_by_what_the_store_has_said_of_it() -> None:

@@ -68,7 +68,10 @@ def test_counts_of_killed_processes_stay_and_their_gauges_go(tmp_path: Path) -> 
     assert page(collector) == first
 
 
-def test_a_living_process_shows_its_gauges_under_its_number(tmp_path: Path) -> None:
+def test_a_living_process_shows_its_gauges_and_is_added_to_those_that_are_gone_each_time(
+    tmp_path: Path,
+) -> None:
+    kill_one(tmp_path, 1)
     code = WORKER.replace("os.kill(os.getpid(), signal.SIGKILL)", "print(1, flush=True); input()")
     with subprocess.Popen(
         [sys.executable, "-c", code, str(tmp_path), "4"],
@@ -76,11 +79,11 @@ def test_a_living_process_shows_its_gauges_under_its_number(tmp_path: Path) -> N
     ) as process:  # fmt: skip
         assert process.stdout is not None
         process.stdout.readline()
-        first = page(FolderCollector(tmp_path))
+        collector = FolderCollector(tmp_path)
+        first = page(collector)
         assert 'load{process="4"} 4.0' in first
         for name in ("disk", "net"):  # a label of the user's own
             assert f'use{{exported_process="{name}",process="4"}} 4.0' in first
-        assert 'qframe_handled_total{group="g",outcome="ack",topic="t"} 5.0' in page(
-            FolderCollector(tmp_path)
-        )
+        assert 'qframe_handled_total{group="g",outcome="ack",topic="t"} 7.0' in first
+        assert [page(collector), page(collector)] == [first, first]
         process.kill()

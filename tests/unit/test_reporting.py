@@ -10,7 +10,7 @@ import pytest
 from contexts import context_of
 
 from qframe.clock import VirtualClock
-from qframe.errors import BadOption
+from qframe.errors import BadOption, StoreUnavailable
 from qframe.events import Events
 from qframe.options.report import ConsumerReport
 from qframe.options.tuning import STACKS_S, Tuning
@@ -91,6 +91,18 @@ def test_a_worker_that_stops_applies_no_settings_any_more() -> None:
     poller._stopping.set()
     poller._poll()
     consumer.executor.resize.assert_not_called()
+
+
+def test_a_worker_without_consumers_hears_its_store_too() -> None:
+    store = MagicMock()
+    store.now_ms.side_effect = StoreUnavailable("store", "away")
+    poller = SettingsPoller(
+        consumers=[], store=store, reporter=MagicMock(), clock=VirtualClock(), events=Events(),
+        on_failure=lambda *_: None,
+    )  # fmt: skip
+    with pytest.raises(StoreUnavailable):
+        poller.begin()
+    assert poller.unheard_s == float("inf")
 
 
 class Turns:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 from unittest.mock import MagicMock
@@ -91,7 +92,8 @@ def test_what_is_for_good_is_confirmed_by_its_name(
 
 def test_timers_are_counted_without_a_confirmation_and_no_later_ones_are_changed() -> None:
     looking = visit()
-    looking.desk.app.store.now_ms.return_value = 9
+    # The timers are in a database; without a topic it is the clock of Redis.
+    looking.desk.app.store.now_ms = lambda topic=None: 4 if topic is None else 9
     looking.admin.cancel_timers.return_value = looking.admin.move_timers.return_value = (
         TimerChanges()
     )
@@ -101,6 +103,16 @@ def test_timers_are_counted_without_a_confirmation_and_no_later_ones_are_changed
             looking.desk.jobs.start.call_args.args[1](lambda _: None)
             given = getattr(looking.admin, verb).call_args.kwargs
             assert (given["dry_run"], given["published_until"]) == (is_dry, until_ms)
+
+
+def test_timers_are_changed_by_all_fields_by_which_they_were_counted() -> None:
+    looking = visit()
+    fields = {
+        "topic": "t", "key": "k", "state": "waiting", "tag": "red", "shift": "1h", "seen": "5",
+        "since": "2026-01-01T00:00", "until": "2027-01-01T00:00",
+    }  # fmt: skip
+    move_timers(looking, form(**fields))
+    assert looking.desk.jobs.start.call_args.args[0].form == fields
 
 
 def test_a_body_is_edited_by_those_who_may_see_it() -> None:
@@ -153,6 +165,31 @@ def test_forms_and_jobs_are_kept_up_to_a_number() -> None:
     for _ in range(100):
         jobs.start(TASK, lambda _: (0, ""))
     assert jobs.find(first.number) is None
+
+
+def test_pages_are_looked_at_anew_once_a_job_has_ended_and_not_before() -> None:
+    go_on, looked, states = threading.Event(), threading.Event(), []
+
+    def look() -> None:
+        states.append(job.state)
+        looked.set()
+
+    job = Jobs(look).start(TASK, lambda _: (int(go_on.wait(60)), ""))
+    go_on.set()
+    assert looked.wait(60)
+    assert states == ["done"]
+
+
+def test_a_job_that_is_stopped_counts_its_last_step() -> None:
+    job = Job(TASK)
+
+    def act(tell: Callable[[int], object]) -> tuple[int, str]:
+        job.stop()
+        tell(500)
+        return 1000, ""
+
+    job.run(act)
+    assert (job.state, job.done) == ("stopped", 500)
 
 
 def test_a_job_ends_whatever_happens_in_it() -> None:

@@ -291,7 +291,7 @@ def test_a_job_can_be_stopped_between_two_steps(
     gate.set()
     eventually(lambda: "Retry: stopped" in text_of(web.get(job.url.path).text), within=30)
     assert len(app.admin.dead("many", "g", 2000)) == 200
-    assert "of 1\u202f200 done" in web.get(job.url.path).text
+    assert "1\u202f000 of 1\u202f200 done" in web.get(job.url.path).text
 
 
 def test_a_form_that_cannot_be_done_leads_back_with_the_reason(shared: QFrame) -> None:
