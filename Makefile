@@ -1,6 +1,6 @@
 # make help shows what there is. Every target sets up what it needs, in .venv, and only once.
 .DEFAULT_GOAL := help
-.PHONY: help demo console check quick test soak simulate interleave mutants matrix bench api clean
+.PHONY: help demo console check test test-all soak simulate interleave mutants matrix bench api clean
 
 READY := .venv/.ready
 SERVERS := .venv/.servers
@@ -10,14 +10,12 @@ COMPILED := .venv/.compiled
 VENV_PYTHON := .venv/bin/python
 # Tests start the program hundreds of times; without its bytecode each start compiles it all anew.
 unexport PYTHONDONTWRITEBYTECODE
-# Six at once keep two cores busy, since tests wait for servers and for time, and leave each enough of them;
-# the order of their files, which tests/support/file_order.py makes, does the same.
+# More at once than there are cores keep these busy, since tests wait for servers and for time; the order of
+# their files, which tests/support/file_order.py makes, does the same.
 IN_FILES := --dist loadfile --no-loadscope-reorder
-# Where nothing is compiled yet, one compiles for all: six at once would each compile everything.
+# Where nothing is compiled yet, one compiles for all: four at once would each compile everything.
 COMPILE = [ -e $(COMPILED) ] || \
-	{ $(VENV_PYTHON) -m pytest --collect-only -qq > /dev/null; touch $(COMPILED); };
-# The servers that take longest to start, and what costs most on them.
-QUICK := not (postgres or mariadb or redis-cluster or redis-sentinel)
+	{ $(VENV_PYTHON) -m pytest --gate --collect-only -qq > /dev/null; touch $(COMPILED); };
 # Beside the tests; where it fails, it says so after them.
 BESIDE_CHECK = said=$$(mktemp); { $(MAKE) --no-print-directory check > $$said 2>&1 && cat $$said; } \
 	& checking=$$!;
@@ -28,7 +26,7 @@ SCRATCH := $(shell test -w /dev/shm && df -Pk /dev/shm | awk 'NR == 2 && $$4 > 6
 ON_SCRATCH := $(if $(SCRATCH),TMPDIR=$(SCRATCH))
 
 help: ## Shows this.
-	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/  make \1	\2/' | expand -t 16
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1	\2/' | expand -t 18
 
 demo: $(READY) ## Watches 27,004 flights go through two decorated handlers, and proves the totals.
 	@$(VENV_PYTHON) -m examples.flights $(ARGS)
@@ -41,17 +39,15 @@ check: $(READY) $(SPARK) ## Lints, checks the format and the types.
 	@$(VENV_PYTHON) -m ruff format --quiet --check . && echo "ruff format: ok"
 	@$(VENV_PYTHON) -m mypy --no-error-summary && echo "mypy --strict: ok"
 
-quick: $(READY) $(SPARK) $(SERVERS) ## Runs check beside unit tests and conformance on model, SQLite and Redis.
-	@$(BESIDE_CHECK) $(ON_SCRATCH) $(VENV_PYTHON) -m pytest -n 3 $(IN_FILES) -k "$(QUICK)" \
-		tests/conformance tests/test_architecture.py tests/test_imports.py \
-		tests/test_public_api.py tests/unit; $(BOTH)
-
-test: $(READY) $(SPARK) $(SERVERS) ## Runs check beside every test; ARGS="tests/unit -k topic" those alone.
+test: $(READY) $(SPARK) $(SERVERS) ## The gate: check, beside what tests/gate.py says; ARGS="tests/unit -k topic" those alone.
 ifdef ARGS
 	@$(BESIDE_CHECK) $(ON_SCRATCH) $(VENV_PYTHON) -m pytest $(ARGS); $(BOTH)
 else
-	@$(BESIDE_CHECK) $(COMPILE) $(ON_SCRATCH) $(VENV_PYTHON) -m pytest -n 6 $(IN_FILES); $(BOTH)
+	@$(BESIDE_CHECK) $(COMPILE) $(ON_SCRATCH) $(VENV_PYTHON) -m pytest --gate -n 4 $(IN_FILES); $(BOTH)
 endif
+
+test-all: $(READY) $(SPARK) $(SERVERS) ## Runs check beside every test; ARGS="gateway sqs" those of these parts.
+	@$(BESIDE_CHECK) $(ON_SCRATCH) $(VENV_PYTHON) -m pytest -n 6 $(IN_FILES) --parts "$(ARGS)"; $(BOTH)
 
 soak: $(READY) $(SERVERS) ## Kills and freezes workers of a stream that keeps order: ARGS="--messages 100000 --stores redis --grows".
 	@$(ON_SCRATCH) PYTHONPATH=tests/chaos:tests/support:. $(VENV_PYTHON) -m soak $(ARGS)

@@ -22,18 +22,21 @@ from typing import Final
 from simulation.kept import KEPT as SEEDS
 
 from mutants.kept import KEPT
-from mutants.mutant import Mutant
+from mutants.mutant import Finder, Mutant
 
 ROOT: Final = Path(__file__).parent.parent.parent
-FINDERS: Final = ("tests", "simulator", "quick")
-TESTS_S: Final = 300
+GATE: Final = "gate"
+LOOKS: Final = (GATE, "test-all", "simulator")
+TESTS_S: Final = 600
 SIMULATOR_S: Final = 7200
 CORE_S: Final = 60
-QUICK_S: Final = 1800
+GATE_S: Final = 3600
 PYTEST: Final = ("-m", "pytest", "-q", "-x", "-p", "no:cacheprovider")
-SERVERS: Final = "postgres or mariadb or redis-cluster or redis-sentinel"
-QUICK: Final = ("tests/conformance", "tests/unit", "-k", f"not ({SERVERS})")
-FAILED: Final = 1
+# What the gate has on every day.
+IN_GATE: Final = ("--gate", "--draw", "-1")
+IN_FILES: Final = ("-n", "3", "--dist", "loadfile")
+SIMULATION: Final = "tests/simulation/test_simulation.py"
+FAILED, NO_TESTS = 1, 5
 SIMULATED: Final = (
     "admin/groups.py", "runtime/", "coordination/", "outbox/", "producing/", "schedules/",
     "stores/bucket.py", "stores/doubling.py", "stores/splitting.py", "stores/model/growing.py",
@@ -50,7 +53,7 @@ def main() -> int:
     parser.add_argument(
         "--seconds", type=float, default=CORE_S, help="how long it runs at most, of one core's time"
     )
-    parser.add_argument("--only", choices=FINDERS, help="asks nobody else")
+    parser.add_argument("--only", choices=LOOKS, help="asks nobody else")
     parser.add_argument(
         "--kept", action="store_true", help="runs each kept seed with its fault, and nothing else"
     )
@@ -78,11 +81,13 @@ def main() -> int:
                 chosen = [each for each in chosen if each.tests not in unsound]
             finders = list(jobs.map(partial(_found, benches), chosen))
     counts = Counter(filter(None, finders))
-    shares = ", ".join(f"{count} by the {finder}" for finder, count in counts.items())
+    shares = ", ".join(f"{count} by {finder}" for finder, count in counts.items())
     say(f"{counts.total()} of {len(chosen)} are found: {shares}")
     for mutant, finder in zip(chosen, finders, strict=True):
         if finder is None:
             say(f"survives: {mutant.name}")
+        elif finder != mutant.finder and asked.only is None:
+            say(f"is found by {finder}, not by {mutant.finder} as it says: {mutant.name}")
     return int(None in finders or bool(unsound))
 
 
@@ -112,7 +117,7 @@ def _unsound(benches: SimpleQueue[Bench], tests: str) -> str | None:
     return tests
 
 
-def _found(benches: SimpleQueue[Bench], mutant: Mutant) -> str | None:
+def _found(benches: SimpleQueue[Bench], mutant: Mutant) -> Finder | None:
     bench, started = benches.get(), time.monotonic()
     bench.runs = ""
     try:
@@ -140,7 +145,7 @@ class Bench:
         folder: where the copy is made.
         seeds: which runs of the simulator.
         seconds: how long it runs at most, of one core's time.
-        only: who alone looks for faults, of `FINDERS`; all do if it is None.
+        only: who alone looks for faults, of `LOOKS`; all do if it is None.
 
     Attributes:
         seeds: as given.
@@ -157,22 +162,31 @@ class Bench:
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(ROOT / name, folder / name)
 
-    def finder_of(self, mutant: Mutant) -> str | None:
-        """Who finds a fault, the cheapest first: its tests, the simulator, or the quick suite."""
+    def finder_of(self, mutant: Mutant) -> Finder | None:
+        """Who finds a fault, the cheapest first.
+
+        The gate is asked by the tests that the fault names and by its simulated runs, then
+        `make test-all` by the same tests, then other simulated runs, then the whole gate.
+        """
         path = self._copy / "qframe" / mutant.path
         before = path.read_text(encoding="utf-8")
         path.write_text(before.replace(mutant.old, mutant.new), encoding="utf-8")
         _forget_bytecode(path)
-        looks: dict[str, Callable[[], bool]] = {
-            "tests": lambda: self.fails_tests(mutant.tests),
-            "simulator": lambda: _is_simulated(mutant) and self._fails_simulated(),
-            "quick": lambda: self._fails(
-                [*PYTEST, "-n", "3", "--dist", "loadfile", *QUICK], QUICK_S
+        is_simulated = _is_simulated(mutant)
+        looks: list[tuple[Finder, Callable[[], bool]]] = [
+            (GATE, lambda: self.fails_tests(mutant.tests, *IN_GATE)),
+            (GATE, lambda: is_simulated and self.fails_tests(SIMULATION, *IN_GATE)),
+            ("test-all", lambda: self.fails_tests(mutant.tests)),
+            ("simulator", lambda: is_simulated and self._fails_simulated()),
+            (
+                GATE,
+                lambda: self._fails([*PYTEST, *IN_GATE, "-n", "3", "--dist", "loadfile"], GATE_S),
             ),
-        }
+        ]
+        if self._only is not None:
+            looks = [look for look in looks if look[0] == self._only][:2]
         try:
-            asked = FINDERS if self._only is None else (self._only,)
-            return next((finder for finder in asked if looks[finder]()), None)
+            return next((finder for finder, is_found in looks if is_found()), None)
         finally:
             path.write_text(before, encoding="utf-8")
             _forget_bytecode(path)
@@ -184,15 +198,15 @@ class Bench:
         self.runs = f"({told[-1]} of one core)" if told else "(it hangs)"
         return fails
 
-    def fails_tests(self, tests: str) -> bool:
-        """Whether some tests fail now."""
-        return self._fails([*PYTEST, *shlex.split(tests)], TESTS_S)
+    def fails_tests(self, tests: str, *options: str) -> bool:
+        """Whether some tests fail now; if the gate has none of them, they do not."""
+        return self._fails([*PYTEST, *options, *shlex.split(tests)], TESTS_S)
 
     def _fails(self, words: list[str], within_s: float) -> bool:
         """Whether something fails, or hangs.
 
         Raises:
-            RuntimeError: if it could not be run, or no test was chosen.
+            RuntimeError: if it could not be run.
         """
         paths = os.pathsep.join([str(self._copy / "tests"), str(self._copy)])
         environment = {**os.environ, "PYTHONPATH": paths}
@@ -206,6 +220,8 @@ class Bench:
             self._said = ""
             return True
         self._said = done.stdout
+        if done.returncode == NO_TESTS and "--gate" in words:
+            return False
         if done.returncode > FAILED:
             raise RuntimeError(f"{shlex.join(words)}: {done.stdout[-2000:]}{done.stderr[-2000:]}")
         return done.returncode != 0

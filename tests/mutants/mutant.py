@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from typing import Final, Literal, NamedTuple
+
+Finder = Literal["gate", "test-all", "simulator"]
 
 
 class Mutant(NamedTuple):
@@ -13,7 +15,8 @@ class Mutant(NamedTuple):
         path: the module, below `qframe/`.
         old: what stands there, once.
         new: what stands there then.
-        tests: the tests that are to find it, as arguments of pytest.
+        tests: the tests that find it, as arguments of pytest.
+        finder: which run finds it: `make test` on every day, `make test-all`, or `make simulate`.
     """
 
     name: str
@@ -21,6 +24,7 @@ class Mutant(NamedTuple):
     old: str
     new: str
     tests: str
+    finder: Finder = "gate"
 
 
 UNIT: Final = "tests/unit/"
