@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from qframe.clock import VirtualClock
+from qframe.coordination.base import Coordinator
 from qframe.events import Events
 from qframe.producing.catalog import TopicCatalog
 from qframe.producing.producer import Producer
@@ -41,13 +42,14 @@ class Scene:
         self.store.subscribe(ORDERS, "g")
         self.leader = self.new_leader()
 
-    def new_leader(self, store: Any = None) -> Leader:
+    def new_leader(self, store: Any = None, coordinator: Coordinator | None = None) -> Leader:
         store = store or self.store
         producer = Producer(
             store, catalog=TopicCatalog(store), max_body=10_000, batch=100, clock=self.clock
         )
         return Leader(
-            store=store, producer=producer, coordinator=SoleOwner(self.store, "w"),
+            store=store, producer=producer,
+            coordinator=coordinator or SoleOwner(self.store, "w"),
             declare=lambda: None, events=self.events, clock=self.clock, on_failure=failed,
         )  # fmt: skip
 

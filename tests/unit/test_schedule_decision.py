@@ -7,13 +7,17 @@ from typing import Any
 
 import msgspec
 import pytest
-from schedule_scene import ORDERS, Scene
+from eventually import eventually
+from schedule_scene import ORDERS, Scene, failed
 
+from qframe.coordination.lease import LeaseCoordinator
 from qframe.errors import BadOption, UnknownGroup
+from qframe.events import Events
 from qframe.outcomes import Outcome
 from qframe.schedules.decision import MOST_AT_ONCE, decided, with_due, without_pending
 from qframe.schedules.leader import LOOK_S
 from qframe.schedules.record import GRACE_MS, PendingTicks, Progress, Rules, Schedule, Template
+from qframe.schedules.records import GROUP, TOPIC, ScheduleRecords
 from qframe.schedules.timing import Timing, checked_timing
 from qframe.topic import Topic
 
@@ -178,6 +182,42 @@ def test_a_message_whose_slot_was_split_is_looked_up_by_its_id(
         )
         scene.leader._is_busy(one)
     assert [slot for _, slot in sought] == [3, None, None]
+
+
+def test_a_schedule_of_another_topic_than_before_waits_for_its_message_there() -> None:
+    scene, events = Scene(), Topic("events", slots=4)
+    scene.store.declare(events)
+    scene.store.subscribe(events, "g")
+    for topic in (events, events, ORDERS):
+        scene.schedules.put("report", "every 1m", topic=topic, key="k", overlap="skip")
+        scene.run(seconds=60)
+        scene.store.seek(events, "g", dict.fromkeys(events.all_slots, 9))  # all is settled there
+    scene.run(seconds=120)
+    progress = scene.of("report").progress
+    assert (progress.fired, progress.skipped, len(scene.ids())) == (3, 2, 1)
+
+
+def test_a_change_is_not_the_equal_of_a_version_that_a_failover_has_forgotten() -> None:
+    scene = Scene()
+    first = scene.schedules.put("report", "every 1h", topic=ORDERS, key="k")
+    forgotten = msgspec.structs.replace(first, version=first.version + 1)
+    scene.pass_time(1)
+    paused = scene.schedules.pause("report")
+    assert ScheduleRecords(scene.store, scene.producer).write([forgotten]) == [None]
+    assert scene.of("report") == paused
+
+
+def test_a_leader_that_is_stopped_leaves_its_slot_to_the_next() -> None:
+    scene = Scene()
+    coordinator = LeaseCoordinator(
+        scene.store, worker="w", session_s=60, events=Events(), clock=scene.clock, on_failure=failed
+    )
+    leader = scene.new_leader(coordinator=coordinator)
+    leader.start()
+    eventually(lambda: leader.is_done() and scene.store.roster(TOPIC, GROUP).members)
+    leader.stop()
+    assert scene.store.roster(TOPIC, GROUP).members == []
+    coordinator.close()
 
 
 @pytest.mark.parametrize("verb", ["put", "resume"])

@@ -4,21 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from pathlib import Path
+from typing import Any, cast
 
 import msgspec
 import pytest
 
+from qframe import QFrame
+from qframe.admin.admin import Admin
 from qframe.admin.audit_log import user_at_host
 from qframe.admin.timer_search import STEP, TimerChanges
 from qframe.admin.timers import Timers
 from qframe.clock import VirtualClock
 from qframe.codec import encode_body, encode_headers, subject_of, tags_of
 from qframe.errors import BadBody, BadKey, BadOption, BadTopic, UnknownTopic
+from qframe.events import Events
 from qframe.outcomes import Moved, Outcome, Published, Verdict
 from qframe.retry import checked_times
+from qframe.stores.base import Store
 from qframe.stores.model.store import ModelStore
-from qframe.stores.types import Entry, PullRequest, PullTerms, Settlement
+from qframe.stores.pair import StorePair
+from qframe.stores.types import Delivery, Entry, PullRequest, PullTerms, Settlement
 from qframe.topic import Topic
 
 EPOCH = "0" * 15 + "1"
@@ -63,6 +69,13 @@ class Bench:
         (record,) = self.timers.get("wake", key)
         assert record.due_ms is not None
         return record.due_ms / 1000 - self.now_s
+
+
+def ended(one: Delivery, verdict: Verdict) -> Settlement:
+    return Settlement(
+        slot=one.slot, epoch=EPOCH, subject=one.subject, seq=one.seq, receipt=one.receipt,
+        verdict=verdict, id=one.id, attempt=1,
+    )  # fmt: skip
 
 
 @pytest.fixture
@@ -195,6 +208,51 @@ def test_many_are_cancelled_but_for_those_that_were_moved_away_meanwhile(bench: 
     assert [each.key for each in bench.timers.find("wake").records] == ["k501"]
 
 
+def test_many_that_are_stopped_on_their_way_are_in_the_audit_as_far_as_they_came(
+    bench: Bench,
+) -> None:
+    audit: list[tuple[str, int]] = []
+    events = Events()
+    events.listen(lambda _, facts: audit.append((facts["verb"], facts["count"])))
+    admin = Admin(bench.store, roster=bench.store.roster, events=events)
+    for number in range(STEP + 1):
+        bench.timers.schedule("wake", 1, key=f"k{number}", id=f"m{number}", delay=10)
+
+    def stop(_: TimerChanges) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        admin.move_timers("wake", shift=1, on_progress=stop)
+    with pytest.raises(KeyboardInterrupt):
+        admin.cancel_timers("wake", on_progress=stop, dry_run=True)
+    assert audit == [("move_timers", STEP)]
+
+
+def test_a_delay_counts_from_the_clock_of_the_store_that_has_the_timer(bench: Bench) -> None:
+    redis: Any = ModelStore(clock=VirtualClock(5))
+    timers = Timers(cast("Store", StorePair(redis, bench.store)), Direct(bench.store))
+    timers.schedule("wake", 1, key="a", delay=10)
+    assert timers.move("wake", "a", delay=30) is Moved.DONE
+    assert bench.due_s("a") == 30
+
+
+def test_one_whose_id_is_among_the_dead_already_is_found_by_it_where_it_waits(
+    tmp_path: Path,
+) -> None:
+    topic = Topic("wake", kind="delay", slots=2)
+    here, there = ({topic.slot_of(key.encode()): key for key in "abcdef"}[slot] for slot in (0, 1))
+    with QFrame(f"sqlite:///{tmp_path}/timers.db") as app:
+        app.declare(topic)
+        app.store.subscribe(topic, "g")
+        app.timers.schedule(topic, 1, key=here, id="m", delay=0)
+        app.store.take(topic, "g", {0: EPOCH})
+        pulled = app.store.pull(topic, "g", [PullRequest(0, EPOCH, 1)], PullTerms("r", 9000, 16))
+        app.store.settle(topic, "g", [ended(each, Verdict.DEAD) for each in pulled.deliveries])
+        app.timers.schedule(topic, 1, key=there, id="m", delay="1h")
+        found = {(each.key, each.state) for each in app.timers.status(topic, id="m")}
+    assert found == {(here, "dead"), (there, "waiting")}
+
+
 def test_how_a_timer_has_ended_is_known_as_long_as_its_topic_keeps_it(bench: Bench) -> None:
     topic = Topic("wake", kind="delay", slots=2, history="1d")
     bench.store.declare(topic)
@@ -215,22 +273,14 @@ def test_how_a_timer_has_ended_is_known_as_long_as_its_topic_keeps_it(bench: Ben
         PullTerms("1@w", 9000, 16),
     ).deliveries  # fmt: skip
     assert state(key="handled") == state(id="m-handled") == ["doing"]
-    bench.store.settle(
-        topic, "g",
-        [
-            Settlement(
-                slot=one.slot, epoch=EPOCH, subject=one.subject, seq=one.seq, receipt=one.receipt,
-                verdict=Verdict.ACK if one.key == "handled" else Verdict.DEAD, id=one.id, attempt=1,
-            )
-            for one in got
-        ],
-    )  # fmt: skip
+    verdicts = {"handled": Verdict.ACK, "dies": Verdict.DEAD}
+    bench.store.settle(topic, "g", [ended(one, verdicts[one.key or ""]) for one in got])
     assert state(id="m-handled") == ["handled"]
     assert state(id="m-dies") == state(key="dies") == ["dead"]
-    [ended] = bench.timers.status("wake", id="m-cancelled")
-    assert (ended.state, ended.by, ended.group) == ("cancelled", user_at_host(), "g")
+    [gone] = bench.timers.status("wake", id="m-cancelled")
+    assert (gone.state, gone.by, gone.group) == ("cancelled", user_at_host(), "g")
     [by_key] = bench.timers.status("wake", "cancelled")
-    assert by_key == msgspec.structs.replace(ended, key="cancelled")
+    assert by_key == msgspec.structs.replace(gone, key="cancelled")
     assert state(key="handled") == ["handled"]
     assert state(key="never") == state(id="never") == []
     bench.timers.schedule("wake", 2, key="handled", id="again", delay=60)
