@@ -28,6 +28,7 @@ CODE = re.compile(r"`[^`\n]+`")
 HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
 DATABASE = re.compile(r"sqlite(?:\+aiosqlite)?:///([\w./-]+)")
 BROUGHT = {"aiosqlite", "opentelemetry-api", "prometheus-client", "pyspark", "qframe", "sqlalchemy"}
+UNLISTED = {"__init__", "__pycache__", "command_line"}
 STRICT = "import warnings\n\nwarnings.simplefilter('error')\n\n"
 
 
@@ -62,6 +63,10 @@ def test_a_page_runs_in_the_folder_where_those_before_it_ran(page: Path, folder:
     module = "shop" if page == README else f"page_{page.stem.replace('-', '_')}"
     ran = run(folder, module, STRICT + "\n\n".join(blocks(page, "python")))
     assert ran.code == 0, ran.err
+    if page == README:
+        billed = re.findall(r"billed (customer-\d): (\d+)", ran.out)
+        assert [int(number) for name, number in billed if name == "customer-0"] == [0, 60, 120]
+        assert [int(number) for name, number in billed if name == "customer-1"] == [30, 90, 150]
 
 
 def test_the_quick_start_runs_twice_in_the_same_folder(tmp_path: Path) -> None:
@@ -101,28 +106,36 @@ def test_the_outbox_commands_take_the_pages_module(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("page", IN_ORDER, ids=name_of)
-def test_a_page_has_databases_of_its_own(page: Path) -> None:
-    """So a page runs by itself as it does after the others."""
-    name = "shop" if page == README else page.stem
-    for block in blocks(page, "python"):
-        for database in DATABASE.findall(block):
-            assert database.startswith(name), f"{database} may be another page's"
-
-
-@pytest.mark.parametrize("page", IN_ORDER, ids=name_of)
-def test_a_page_imports_what_qframe_all_brings_or_says_what_else_it_needs(page: Path) -> None:
+def test_a_page_runs_by_itself_and_ends_with_links_to_its_neighbours(page: Path) -> None:
+    """It has databases of its own, and imports what `qframe[all]` brings or says what else."""
     text = page.read_text(encoding="utf-8")
     known = {
         *sys.stdlib_module_names,
         "opentelemetry",
-        *(name.replace("-", "_") for name in BROUGHT),
+        *(each.replace("-", "_") for each in BROUGHT),
     }
     for block in blocks(page, "python"):
         before = text.partition(block)[0]
         for name in re.findall(r"^(?:import|from) (\w+)", block, re.MULTILINE):
             assert name in known or f"`pip install {name}`" in before, name
-        for driver in re.findall(r"sqlite\+(\w+):", block):
-            assert driver in BROUGHT
+        assert set(re.findall(r"sqlite\+(\w+):", block)) <= BROUGHT
+        own = "shop" if page == README else page.stem
+        others = [name for name in DATABASE.findall(block) if not name.startswith(own)]
+        assert others == [], "they may be another page's"
+    if page != README:  # `python tests/reader_order.py` writes them
+        assert text.endswith(f"\n{reader_order.last_line(page)}\n")
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_links_headings_and_files_that_a_page_names_exist(page: Path) -> None:
+    whole = page.read_text(encoding="utf-8")
+    for link, anchor in LINK.findall(CODE.sub("", BLOCK.sub("", whole))):
+        if ":" not in link:
+            file = page.parent / link if link else page
+            assert file.exists(), link
+            assert not anchor or anchor in anchors(file), f"{link}#{anchor}"
+    for name in re.findall(r"`((?:tests|qframe|examples)/[\w/.]*)`", whole):
+        assert (ROOT / name).exists(), name
 
 
 def test_what_the_pages_import_is_what_qframe_all_brings() -> None:
@@ -147,52 +160,18 @@ def test_every_page_is_in_the_index() -> None:
 def test_every_example_is_in_the_index() -> None:
     text = reader_order.INDEX.read_text(encoding="utf-8")
     for each in (ROOT / "examples").iterdir():
-        if each.suffix in ("", ".py") and each.stem not in (
-            "__init__",
-            "__pycache__",
-            "command_line",
-        ):
+        if each.suffix in ("", ".py") and each.stem not in UNLISTED:
             assert re.search(rf"`(examples/)?{each.stem}(\.py)?`", text), each.name
-
-
-@pytest.mark.parametrize("page", IN_ORDER[1:], ids=name_of)
-def test_a_page_ends_with_links_to_its_neighbours(page: Path) -> None:
-    """`python tests/reader_order.py` writes them."""
-    assert page.read_text(encoding="utf-8").endswith(f"\n{reader_order.last_line(page)}\n")
 
 
 @pytest.mark.parametrize("page", [page for page in PAGES if blocks(page, "console")], ids=name_of)
 def test_the_commands_of_a_page_run(page: Path, tmp_path: Path) -> None:
-    commands = [
-        line.removeprefix("$ qframe ")
-        for block in blocks(page, "console")
-        for line in block.splitlines()
-        if line.startswith("$ qframe ")
-    ]
+    text = "\n".join(blocks(page, "console"))
+    commands = re.findall(r"^\$ qframe (.+)$", text, re.MULTILINE)
     assert commands
     for command in commands:
         ran = Program(tmp_path).run(*shlex.split(command))
         assert ran.code == 0, ran.err
-
-
-def test_the_readmes_example_bills_both_customers_in_order(tmp_path: Path) -> None:
-    ran = run(tmp_path, "shop", blocks(README, "python")[0])
-    billed = re.findall(r"billed (\S+): (\d+)", ran.out)
-    assert sorted(billed, key=lambda line: line[0]) == [
-        ("customer-0", "0"), ("customer-0", "60"), ("customer-0", "120"),
-        ("customer-1", "30"), ("customer-1", "90"), ("customer-1", "150"),
-    ]  # fmt: skip
-
-
-@pytest.mark.parametrize("page", PAGES, ids=name_of)
-def test_links_lead_to_files_and_headings_that_exist(page: Path) -> None:
-    text = CODE.sub("", BLOCK.sub("", page.read_text(encoding="utf-8")))
-    for link, anchor in LINK.findall(text):
-        if ":" in link:
-            continue
-        file = page.parent / link if link else page
-        assert file.exists(), link
-        assert not anchor or anchor in anchors(file), f"{link}#{anchor}"
 
 
 def anchors(page: Path) -> set[str]:
@@ -200,12 +179,6 @@ def anchors(page: Path) -> set[str]:
     text = BLOCK.sub("", page.read_text(encoding="utf-8"))
     headings = [re.sub(r"[^\w\- ]", "", each.lower()) for each in HEADING.findall(text)]
     return {each.replace(" ", "-") for each in headings} | set(re.findall(r'<a id="(\w+)">', text))
-
-
-@pytest.mark.parametrize("page", PAGES, ids=name_of)
-def test_files_named_as_holding_a_promise_exist(page: Path) -> None:
-    for name in re.findall(r"`((?:tests|qframe|examples)/[\w/.]*)`", page.read_text("utf-8")):
-        assert (ROOT / name).exists(), name
 
 
 def test_the_pages_that_code_names_exist() -> None:

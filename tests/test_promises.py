@@ -38,20 +38,3 @@ def test_a_promise_that_no_test_holds_on_a_store_is_found(request: pytest.Fixtur
     [fault] = promises.missing(holders)
     assert "promise 4" in fault
     assert "MariaDB" in fault
-
-
-@pytest.mark.parametrize("wrong", [{"args": (11,)}, {"args": ()}, {"args": (1,), "on": "mongo"}])
-def test_a_marker_of_no_promise_or_store_is_refused(
-    request: pytest.FixtureRequest, wrong: dict[str, object]
-) -> None:
-    options = {key: value for key, value in wrong.items() if key != "args"}
-    mark = pytest.mark.promise(*wrong["args"], **options)  # type: ignore[misc]
-
-    class Marked:
-        nodeid = "test"
-
-        def iter_markers(self, name: str) -> list[pytest.Mark]:
-            return [mark.mark]
-
-    with pytest.raises(pytest.UsageError):
-        promises.held([Marked()])  # type: ignore[list-item]

@@ -47,11 +47,3 @@ def test_the_page_of_architecture_names_all_threads_and_no_others() -> None:
     found = set(threads(ROOT / "qframe"))
     assert shown - found - {"pulling"} == set()  # a pull makes its thread's name before the thread
     assert found - shown == set()
-
-
-def test_a_thread_that_is_not_on_the_page_is_found(tmp_path: Path) -> None:
-    (tmp_path / "one.py").write_text(
-        'import threading\nthreading.Thread(name=f"qframe.new.{1}")\n', encoding="utf-8"
-    )
-    (tmp_path / "two.py").write_text('name = context.name_of("marks")\n', encoding="utf-8")
-    assert sorted(threads(tmp_path)) == ["marks", "new"]
