@@ -113,6 +113,7 @@ def test_without_redis_a_test_fails_and_says_why(
         RedisServer(tmp_path / "server")
 
 
+@pytest.mark.gate
 def test_no_port_is_given_twice() -> None:
     ports = {free_port() for _ in range(50)}
     assert len(ports) == 50
@@ -240,6 +241,7 @@ def test_a_slot_moves_with_all_its_keys_while_they_are_read(
         redis_cluster.servers[old].call("GET", keys[0])
 
 
+@pytest.mark.gate
 def test_a_proxy_resets_connections_and_takes_new_ones(proxy: Proxy) -> None:
     with socket.create_connection(("127.0.0.1", proxy.port), timeout=60) as raw:
         raw.sendall(b"PING\r\n")
@@ -250,6 +252,7 @@ def test_a_proxy_resets_connections_and_takes_new_ones(proxy: Proxy) -> None:
     through(proxy).close()
 
 
+@pytest.mark.gate
 def test_a_proxy_swallows_the_reply_of_what_was_done(
     proxy: Proxy, redis_server: RedisServer, key: str
 ) -> None:

@@ -85,6 +85,7 @@ def test_redis_is_flushed_and_killed_and_so_are_workers_and_every_timer_fires_in
     assert (tmp_path / "log").read_text(encoding="utf-8").count("Traceback") == 0
 
 
+@pytest.mark.gate
 def test_who_has_not_been_given_the_database_is_refused_and_told_why(
     server: RedisServer, tmp_path: Path
 ) -> None:
@@ -105,6 +106,7 @@ def test_who_has_not_been_given_the_database_is_refused_and_told_why(
         assert len(app.timers.find("timers").records) == 1
 
 
+@pytest.mark.gate
 def test_a_topic_that_redis_has_already_is_not_shadowed(
     server: RedisServer, tmp_path: Path
 ) -> None:
@@ -168,6 +170,7 @@ def test_while_the_database_is_away_timers_wait_and_redis_goes_on(
             assert app.store.verify(TIMERS) == []
 
 
+@pytest.mark.gate
 def test_whether_the_growth_of_timers_is_taken_goes_by_the_clock_of_the_database(
     redis_server: RedisServer, tmp_path: Path
 ) -> None:

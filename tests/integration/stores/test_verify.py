@@ -184,6 +184,7 @@ def planted_in_rows(store: SqlStore, engine: Engine, what: str) -> Topic:
     return topic
 
 
+@pytest.mark.gate
 @pytest.mark.promise(10)
 @pytest.mark.parametrize("what", ROWS)
 def test_a_corruption_of_rows_is_found_and_mended_or_left_with_its_reason(
@@ -265,6 +266,7 @@ def redis(redis_server: RedisServer, tmp_path: Path) -> Iterator[RedisStore]:
     store.close()
 
 
+@pytest.mark.gate
 @pytest.mark.promise(10)
 @pytest.mark.parametrize("what", KEYS)
 def test_a_corruption_of_keys_is_found_and_mended_or_left_with_its_reason(

@@ -14,6 +14,8 @@ from qframe.stores.redis import bell as bells
 from qframe.stores.redis.store import RedisStore
 from qframe.topic import Topic
 
+pytestmark = pytest.mark.gate
+
 
 def test_a_bell_that_was_cut_off_rings_for_any_slot(
     redis_server: RedisServer, tmp_path: Path

@@ -243,6 +243,7 @@ def test_leases_that_a_dead_node_cannot_renew_end_no_lease_elsewhere(
         serving.verify()
 
 
+@pytest.mark.gate
 @pytest.mark.parametrize("kind", ["stream", "ordered"])
 def test_a_node_is_told_a_script_that_it_has_forgotten_though_another_is_dead(
     mortal: OnANode, topic: Topic

@@ -75,6 +75,7 @@ def test_the_packages_version_is_read_once_for_all_connections_of_a_store(
 # Single operations whose reply is dropped.
 
 
+@pytest.mark.gate
 @pytest.mark.promise(1)
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_publish_whose_reply_was_dropped_is_repeated_and_stored_once(
@@ -114,6 +115,7 @@ def test_a_publish_whose_answers_all_were_lost_is_unknown_and_its_repeat_a_dupli
         assert [one.published for one in app.store.stats(topic, "g")] == [2]
 
 
+@pytest.mark.gate
 @pytest.mark.promise(1, 6)
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_pull_whose_reply_was_dropped_loses_nothing_and_counts_no_attempt(
@@ -138,6 +140,7 @@ def test_a_pull_whose_reply_was_dropped_loses_nothing_and_counts_no_attempt(
     assert bench.total(topic).settled == 6
 
 
+@pytest.mark.gate
 @pytest.mark.promise(2)
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_settlement_whose_reply_was_dropped_is_stale_when_repeated_and_settled_once(
@@ -305,6 +308,7 @@ def test_neither_bells_nor_threads_use_connections_up(
         bell.close()
 
 
+@pytest.mark.gate
 @pytest.mark.parametrize("count", [1, 40])
 def test_an_error_of_a_signals_handler_keeps_no_connection(
     server: RedisServer, count: int, monkeypatch: pytest.MonkeyPatch

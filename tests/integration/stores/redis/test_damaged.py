@@ -101,6 +101,7 @@ def test_a_key_of_another_type_is_named_and_its_slot_alone_stands_still(
         eventually(lambda: 12 in place.seen)
 
 
+@pytest.mark.gate
 @pytest.mark.promise(10)
 @pytest.mark.parametrize(
     ("name", "words", "fault"),

@@ -65,6 +65,7 @@ def test_a_replica_under_a_single_servers_url_is_unavailable_until_it_is_primary
         serving.verify()
 
 
+@pytest.mark.gate
 @pytest.mark.promise(1)
 def test_a_publish_waits_for_a_replica_that_becomes_primary_in_time(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -208,6 +209,7 @@ def test_what_a_server_has_not_forgotten_is_handled_and_each_key_keeps_its_order
         serving.check_order()
 
 
+@pytest.mark.gate
 @pytest.mark.promise(1, 10)
 @pytest.mark.parametrize("kind", KINDS)
 def test_who_knows_of_a_growth_that_the_server_has_forgotten_publishes_where_somebody_reads(
@@ -243,6 +245,7 @@ def test_who_knows_of_a_growth_that_the_server_has_forgotten_publishes_where_som
         serving.verify()
 
 
+@pytest.mark.gate
 def test_what_is_stored_counts_though_nobody_can_look_at_the_growth_and_the_next_one_looks(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

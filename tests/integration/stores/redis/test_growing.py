@@ -182,6 +182,7 @@ ACTS: list[tuple[str, str, Callable[[Store, Topic], Any], Any]] = [
 ]
 
 
+@pytest.mark.gate
 @pytest.mark.parametrize(("name", "kind", "act", "said"), ACTS, ids=[each[0] for each in ACTS])
 def test_what_meets_a_closed_slot_is_done_once_that_is_split(
     bench: Bench, name: str, kind: str, act: Callable[[Store, Topic], Any], said: Any
@@ -229,6 +230,7 @@ def test_a_dead_letter_is_retried_once_where_some_slots_are_closed(bench: Bench)
     assert sorted(bench.bodies(after)) == list(range(12))
 
 
+@pytest.mark.gate
 def test_a_publish_is_told_of_the_slots_that_are_closed(bench: Bench) -> None:
     topic = bench.topic("delay", "g", slots=2)
     bench.store.close_slot(topic, 0)
@@ -321,6 +323,7 @@ def test_a_deleted_topic_that_grew_leaves_no_key(
     bench.topics.remove(topic)
 
 
+@pytest.mark.gate
 def test_who_is_frozen_as_it_puts_slots_into_use_keeps_nobody_from_splitting_them(
     bench: Bench, server: RedisServer
 ) -> None:
@@ -344,6 +347,7 @@ def test_who_is_frozen_as_it_puts_slots_into_use_keeps_nobody_from_splitting_the
             store.discard(seen, half)
 
 
+@pytest.mark.gate
 def test_a_slot_whose_split_a_server_has_forgotten_is_not_emptied(
     bench: Bench, server: RedisServer
 ) -> None:

@@ -45,6 +45,7 @@ def fill(app: QFrame, topic: Topic) -> tuple[int, str]:
     raise AssertionError
 
 
+@pytest.mark.gate
 @pytest.mark.promise(8)
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_full_server_refuses_a_publish_whole_and_drains_and_takes_it_then(
@@ -81,6 +82,7 @@ def test_a_full_server_refuses_a_publish_whole_and_drains_and_takes_it_then(
             serving.verify()
 
 
+@pytest.mark.gate
 @pytest.mark.promise(1)
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_batch_that_is_stored_in_some_slots_only_is_unknown_and_can_be_repeated(

@@ -115,6 +115,7 @@ def stream(url: str, tmp_path: Path) -> Iterator[Shop]:
         yield shop
 
 
+@pytest.mark.gate
 def test_each_malformed_envelope_is_one_dead_letter_at_once_and_its_neighbours_are_handled(
     shop: Shop,
 ) -> None:

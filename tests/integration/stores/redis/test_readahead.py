@@ -17,6 +17,8 @@ from qframe.stores.redis.store import RedisStore
 from qframe.stores.types import PullRequest, PullResult, PullTerms
 from qframe.topic import Topic
 
+pytestmark = pytest.mark.gate
+
 TOPIC = Topic("log", "stream", slots=1)
 EPOCH = f"{1:016x}"
 

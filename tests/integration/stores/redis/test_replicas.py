@@ -32,6 +32,7 @@ def pair(tmp_path: Path) -> Iterator[tuple[RedisServer, RedisServer]]:
             yield primary, replica
 
 
+@pytest.mark.gate
 def test_what_no_replica_has_in_time_is_unknown_and_can_be_repeated(
     pair: tuple[RedisServer, RedisServer],
 ) -> None:
@@ -54,6 +55,7 @@ def test_what_no_replica_has_in_time_is_unknown_and_can_be_repeated(
         serving.await_bodies({1, 2})
 
 
+@pytest.mark.gate
 @pytest.mark.promise(1)
 @pytest.mark.parametrize("heard", [False, True], ids=["of nothing", "of the copies"])
 def test_a_slot_that_was_split_stays_until_replicas_have_heard_of_the_two_in_its_place(
@@ -101,6 +103,7 @@ def test_a_slot_that_was_split_stays_until_replicas_have_heard_of_the_two_in_its
         serving.await_bodies({1})
 
 
+@pytest.mark.gate
 def test_what_is_stored_beside_a_closed_slot_is_waited_for_as_well(
     pair: tuple[RedisServer, RedisServer],
 ) -> None:
@@ -116,6 +119,7 @@ def test_what_is_stored_beside_a_closed_slot_is_waited_for_as_well(
         replica.freeze()
 
 
+@pytest.mark.gate
 def test_each_server_of_a_cluster_is_waited_for_and_once_for_many_messages(
     redis_cluster: RedisCluster3, tmp_path: Path
 ) -> None:

@@ -25,6 +25,7 @@ def server(tmp_path: Path) -> Iterator[RedisServer]:
         yield server
 
 
+@pytest.mark.gate
 @pytest.mark.parametrize("kind", KINDS)
 def test_what_was_published_before_a_kill_is_handled_after_it(
     server: RedisServer, kind: str

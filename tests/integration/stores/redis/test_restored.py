@@ -63,6 +63,7 @@ def test_what_is_restored_again_changes_nothing(
         assert [key for key in after if after[key] != before[key]] == []
 
 
+@pytest.mark.gate
 def test_a_slot_that_is_closed_takes_only_what_comes_under_its_token(
     bench: Bench, redis_server: RedisServer
 ) -> None:

@@ -17,6 +17,7 @@ LEASE_MS = 60_000
 EPOCH = "0" * 15 + "1"
 
 
+@pytest.mark.gate
 def test_who_has_seen_what_a_server_lost_sees_what_is_done_after_it_came_back_older(
     tmp_path: Path,
 ) -> None:
@@ -42,6 +43,7 @@ def test_who_has_seen_what_a_server_lost_sees_what_is_done_after_it_came_back_ol
         store.close()
 
 
+@pytest.mark.gate
 def test_a_claim_whose_answer_was_lost_is_repeated_and_answers_what_it_won(
     tmp_path: Path,
 ) -> None:

@@ -42,6 +42,7 @@ class Forgetful:
         return getattr(self._store, name)
 
 
+@pytest.mark.gate
 @pytest.mark.parametrize("kind", ["stream", "ordered", "delay", "priority", "merge"])
 def test_every_operation_works_on_a_server_that_has_forgotten_its_scripts(
     server: RedisServer, kind: str

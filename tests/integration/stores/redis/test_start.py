@@ -52,6 +52,7 @@ def program(tmp_path: Path) -> Program:
 # What is refused.
 
 
+@pytest.mark.gate
 @pytest.mark.parametrize("policy", ["allkeys-lru", "volatile-ttl", "allkeys-random"])
 def test_a_server_that_would_evict_messages_is_refused(server: RedisServer, policy: str) -> None:
     server.call("CONFIG", "SET", "maxmemory-policy", policy)
@@ -98,6 +99,7 @@ def test_a_database_that_there_is_not_is_refused_in_one_line(server: RedisServer
     assert "\n" not in str(refused.value)
 
 
+@pytest.mark.gate
 @pytest.mark.parametrize("credentials", [":hunter2@", "somebody:hunter2@", ""])
 def test_a_wrong_password_is_refused_and_never_shown(server: RedisServer, credentials: str) -> None:
     server.call("CONFIG", "SET", "requirepass", "secret")
@@ -191,6 +193,7 @@ def socket_server(tmp_path: Path) -> Iterator[tuple[RedisServer, str]]:
             yield server, path.replace(" ", "%20")
 
 
+@pytest.mark.gate
 def test_a_unix_socket_serves_as_a_port_does(socket_server: tuple[RedisServer, str]) -> None:
     server, path = socket_server
     server.call("ACL", "SETUSER", "shop", "on", ">hunter2", "~*", "&*", "+@all")
@@ -253,6 +256,7 @@ def test_a_worker_that_is_refused_does_not_wait_for_its_server(
     assert time.monotonic() - began_s < 300
 
 
+@pytest.mark.gate
 def test_a_worker_waits_for_its_server_and_serves_when_it_comes(
     program: Program, tmp_path: Path
 ) -> None:

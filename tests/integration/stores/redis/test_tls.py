@@ -33,6 +33,7 @@ def server(tmp_path: Path) -> Iterator[tuple[str, Path]]:
         yield f"rediss://localhost:{port}", made
 
 
+@pytest.mark.gate
 def test_messages_go_over_tls(server: tuple[str, Path]) -> None:
     url, trusted = server
     handled: list[int] = []
@@ -207,6 +208,7 @@ def test_a_failover_is_followed_with_the_files_as_they_are_by_then(
         serving.await_bodies(set(range(40)))
 
 
+@pytest.mark.gate
 def test_a_certificate_that_is_renewed_is_used_by_the_next_connection(
     server: tuple[str, Path], tmp_path: Path
 ) -> None:

@@ -132,6 +132,7 @@ def test_the_recipe_knows_only_redis() -> None:
     assert imported - set(sys.stdlib_module_names) == {"redis"}
 
 
+@pytest.mark.gate
 def test_what_the_recipes_examples_publish_is_handled(
     server: RedisServer,
     script_files: Path,
@@ -165,6 +166,7 @@ def test_what_the_recipes_examples_publish_is_handled(
     assert app.admin.verify() == []
 
 
+@pytest.mark.gate
 def test_the_hex_of_the_page_is_the_envelope_of_the_recipe_and_of_the_store(
     server: RedisServer,
     opened: Callable[[str], QFrame],
@@ -344,6 +346,7 @@ def publish_everything(app: QFrame, topics: list[Topic]) -> None:
         app.publish_many(topic, items)
 
 
+@pytest.mark.gate
 def test_a_producer_needs_no_more_than_the_page_says(
     server: RedisServer,
     roles: dict[str, str],
@@ -379,6 +382,7 @@ def test_the_rights_that_are_asked_for_are_those_of_the_page(role: str) -> None:
     assert asked == {word for word in permissions()[role] if word[0] == "+"} - AROUND
 
 
+@pytest.mark.gate
 @pytest.mark.promise(8)
 @pytest.mark.parametrize("role", ["producer", "consumer"])
 def test_a_user_who_lacks_a_right_is_told_which_before_anything_is_written(
@@ -435,6 +439,7 @@ def share_slots(store: Store, topic: Topic) -> None:
     bell.close()
 
 
+@pytest.mark.gate
 def test_a_consumer_needs_no_more_than_the_page_says(
     roles: dict[str, str], opened: Callable[[str], QFrame]
 ) -> None:
@@ -555,6 +560,7 @@ def test_a_consumer_with_marks_needs_what_the_page_adds(
     checker.close()
 
 
+@pytest.mark.gate
 def test_a_cluster_asks_for_no_more_than_the_page_says(
     redis_cluster: RedisCluster3, tmp_path: Path
 ) -> None:

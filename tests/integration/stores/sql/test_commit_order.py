@@ -81,6 +81,7 @@ def in_a_transaction(store: SqlStore, topic: Topic, message: Entry) -> Iterator[
         holder.join()
 
 
+@pytest.mark.gate
 def test_whoever_publishes_to_the_same_slot_waits_for_the_commit_and_to_another_does_not(
     store: SqlStore,
 ) -> None:
@@ -95,6 +96,7 @@ def test_whoever_publishes_to_the_same_slot_waits_for_the_commit_and_to_another_
     assert [one.body for one in pulled(store, topic, "r").deliveries] == [b"1", b"3"]
 
 
+@pytest.mark.gate
 def test_a_sweep_waits_for_nobody_and_leaves_what_is_in_use(url: str) -> None:
     clock = VirtualClock()
     store = SqlStore(url, clock=clock)

@@ -33,6 +33,7 @@ def store(request: pytest.FixtureRequest, tmp_path: object) -> Iterator[SqlStore
     store.close()
 
 
+@pytest.mark.gate
 @pytest.mark.parametrize("is_most_due", [True, False])
 @pytest.mark.parametrize("kind", ["ordered", "priority"])
 def test_whichever_part_is_the_smaller_one_the_counts_are_those_of_the_rows(

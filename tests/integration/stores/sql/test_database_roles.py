@@ -140,6 +140,7 @@ def prepare(shop: Shop, role: str) -> None:
         shop.run("DELETE FROM qframe_lines")  # a migration fills none in
 
 
+@pytest.mark.gate
 @pytest.mark.parametrize("role", ROLES)
 def test_a_role_can_do_what_it_must_and_is_refused_the_rest(shop: Shop, role: str) -> None:
     prepare(shop, role)

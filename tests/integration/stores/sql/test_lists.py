@@ -24,6 +24,7 @@ def connection(postgres: PostgresServer) -> Iterator[psycopg.Connection]:
         yield connection
 
 
+@pytest.mark.gate
 @pytest.mark.parametrize("texts", [NASTY, [""], ["a"], []])
 def test_texts_with_quotes_braces_and_commas_stay_themselves(
     connection: psycopg.Connection, texts: list[str]

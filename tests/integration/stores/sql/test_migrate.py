@@ -29,6 +29,7 @@ def does(url: str, *texts: str) -> None:
     database.close()
 
 
+@pytest.mark.gate
 def test_of_many_who_start_at_once_on_an_empty_database_one_makes_the_tables(url: str) -> None:
     stores: list[SqlStore] = []
     Together(*[lambda: stores.append(SqlStore(url)) for _ in range(6)]).join()

@@ -70,6 +70,7 @@ def test_a_store_that_was_idle_while_its_server_was_away_does_not_notice(server:
     store.close()
 
 
+@pytest.mark.gate
 @pytest.mark.promise(1)
 def test_a_commit_whose_answer_is_lost_is_told_as_such_and_can_be_repeated(
     server: Server,

@@ -30,6 +30,7 @@ from qframe.stores.sql.store import SqlStore
 LISTENING = "FROM pg_stat_activity WHERE datname = '{}' AND query LIKE 'LISTEN%'"
 
 
+@pytest.mark.gate
 def test_of_two_who_wait_for_each_other_one_is_run_again_and_both_are_done(
     store: SqlStore,
 ) -> None:
@@ -143,6 +144,7 @@ def _rows(transaction: Transaction, text: str) -> list[Any]:
     return list(transaction._cursor.fetchall())
 
 
+@pytest.mark.gate
 @pytest.mark.promise(1)
 def test_a_message_reaches_the_unclaimed_queue_if_the_last_group_is_dropped_meanwhile(
     store: SqlStore,
@@ -165,6 +167,7 @@ def test_a_message_reaches_the_unclaimed_queue_if_the_last_group_is_dropped_mean
     assert "last" in [one.key for one in pulled(store, topic, "r").deliveries]
 
 
+@pytest.mark.gate
 @pytest.mark.promise(4)
 def test_a_timer_is_not_handed_out_to_a_group_that_subscribes_while_it_is_edited(
     store: SqlStore, url: str
@@ -191,6 +194,7 @@ def test_a_timer_is_not_handed_out_to_a_group_that_subscribes_while_it_is_edited
         assert other.verify(topic) == []
 
 
+@pytest.mark.gate
 def test_keys_and_ids_are_told_apart_byte_by_byte(store: SqlStore) -> None:
     topic = begun(store, "ordered")
     keys = ["a", "A", "a ", "ä", "a\u0308", "ß", "ss", "日本", "\U0001f600", "x" * 512]
@@ -203,6 +207,7 @@ def test_keys_and_ids_are_told_apart_byte_by_byte(store: SqlStore) -> None:
         assert store.publish(topic, [one]) == [Outcome.STORED]
 
 
+@pytest.mark.gate
 def test_a_bell_of_postgres_rings_for_what_another_process_commits_and_names_the_slot(
     postgres: PostgresServer,
 ) -> None:
@@ -256,6 +261,7 @@ def test_a_bell_of_postgres_hears_on_after_a_word_of_another_program(
     other.close()
 
 
+@pytest.mark.gate
 def test_a_bell_that_was_cut_off_rings_since_something_may_have_been_missed_and_hears_again(
     postgres: PostgresServer,
 ) -> None:
@@ -328,6 +334,7 @@ def test_what_a_pooler_cannot_do_is_told_with_the_setting_that_helps(
         raise backend.translated(error, unknown=False)
 
 
+@pytest.mark.gate
 def test_a_bell_of_mariadb_finds_what_another_process_has_published(
     mariadb: MariaDbServer,
 ) -> None:
@@ -353,6 +360,7 @@ def test_a_user_who_may_not_make_tables_is_told_so(postgres: PostgresServer) -> 
         SqlStore(url.replace("qframe@", f"poor_{name}@"))
 
 
+@pytest.mark.gate
 @pytest.mark.promise(8)
 def test_a_body_above_the_servers_limit_is_refused_as_such_and_harms_no_other(
     mariadb: MariaDbServer,

@@ -47,6 +47,7 @@ def record_of(topic: Topic, slot: int, seq: int) -> Record:
     )  # fmt: skip
 
 
+@pytest.mark.gate
 @pytest.mark.parametrize("kind", ["stream", "ordered"])
 def test_whoever_waits_for_a_slot_that_is_being_closed_stores_nothing_there(
     store: SqlStore, kind: str
@@ -113,6 +114,7 @@ def discard_all(store: SqlStore, topic: Topic, slot: int) -> int:
     return steps
 
 
+@pytest.mark.gate
 def test_a_slot_in_use_is_not_discarded_nor_opened_anew(store: SqlStore) -> None:
     topic = begun(store, "stream", 2)
     store.publish(topic, [entry(topic, 1, keys_of(topic)[0], "1")])
@@ -126,6 +128,7 @@ def test_a_slot_in_use_is_not_discarded_nor_opened_anew(store: SqlStore) -> None
     assert sum(one.published for one in store.stats(after)) == 1
 
 
+@pytest.mark.gate
 def test_a_split_slot_is_discarded_in_steps_and_fences_its_last_owners(store: SqlStore) -> None:
     topic = begun(store, "ordered", 2)
     for number in range(25):

@@ -71,6 +71,7 @@ def test_a_password_of_a_key_for_mariadb_is_used(
         open_store(f"{url}&ssl_key_password=hunter2")
 
 
+@pytest.mark.gate
 def test_users_of_whom_tls_is_required_are_told_so(
     postgres_tls: tuple[PostgresServer, Path], mariadb_tls: tuple[MariaDbServer, Path]
 ) -> None:
@@ -142,6 +143,7 @@ def test_mariadbs_switches_are_read_as_yes_or_no_and_forget_no_file(
         open_store(f"{url}?ssl_ca={other}&{options}")
 
 
+@pytest.mark.gate
 def test_a_server_whose_certificate_is_not_trusted_or_that_has_none_is_told_as_such(
     postgres_tls: tuple[PostgresServer, Path],
     mariadb_tls: tuple[MariaDbServer, Path],

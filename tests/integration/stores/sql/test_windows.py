@@ -47,6 +47,7 @@ def asked_statements(monkeypatch: pytest.MonkeyPatch) -> list[Statement]:
     return asked
 
 
+@pytest.mark.gate
 def test_a_lost_reply_is_given_again_without_reading_what_is_settled(
     store: SqlStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -62,6 +63,7 @@ def test_a_lost_reply_is_given_again_without_reading_what_is_settled(
     assert max(read) <= 10
 
 
+@pytest.mark.gate
 def test_a_message_in_hand_is_shown_without_reading_what_is_settled_behind_it(
     store: SqlStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
