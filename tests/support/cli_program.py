@@ -18,7 +18,7 @@ from warm_program import WarmProgram
 
 from qframe import QFrame, Topic
 
-WITHIN_S = 120  # three interpreters, one after the other, take half a minute beside others
+WITHIN_S = 300  # what hangs is found; how quick the machine is, is not the question
 
 
 def eventually(is_so: Callable[[], bool], *, within_s: float) -> None:

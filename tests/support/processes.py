@@ -14,7 +14,7 @@ from typing import Any, Self
 
 from eventually import eventually
 
-WITHIN_S = 60.0  # interpreters start slowly beside other tests
+WITHIN_S = 300.0  # what hangs is found; how quick the machine is, is not the question
 
 
 def state_of(pid: int) -> str:
