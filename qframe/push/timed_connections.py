@@ -1,4 +1,4 @@
-"""Connections whose steps all end in time: a receiver that sends byte by byte holds no thread."""
+"""Connections whose steps all end in time: a receiver that goes byte by byte holds no thread."""
 
 from __future__ import annotations
 
@@ -7,12 +7,14 @@ import ssl
 import threading
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Final
 
 import httpcore2
 from typing_extensions import override
 
 from qframe.clock import Clock
+
+_PIECE: Final = 16_384
 
 
 class RequestEnd(threading.local):
@@ -89,7 +91,10 @@ class TimedStream(httpcore2.NetworkStream):
 
     @override
     def write(self, buffer: bytes, timeout: float | None = None) -> None:
-        self._stream.write(buffer, self._network.left_s(timeout))
+        # A receiver that takes a little now and then would get a new limit for each little.
+        for start in range(0, len(buffer), _PIECE):
+            left_s = self._network.left_s(timeout)
+            self._stream.write(buffer[start : start + _PIECE], left_s)
 
     @override
     def close(self) -> None:

@@ -259,6 +259,22 @@ def test_at_its_end_clients_have_nothing_in_hand_and_wait_no_more(
     run(monkeypatch, test)
 
 
+def test_a_group_is_not_idle_while_a_client_waits_in_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = VirtualClock()
+
+    async def test(scene: Scene) -> None:
+        waiting = asyncio.create_task(scene.take(wait_s=20))
+        await asyncio.sleep(0)
+        clock.advance(60_000)
+        assert scene.group.idle_s() == 0
+        scene.arrive("a")
+        await waiting
+        clock.advance(60_000)
+        assert scene.group.idle_s() == 60
+
+    run(monkeypatch, test, clock)
+
+
 def test_as_much_is_read_ahead_as_clients_have_taken_just_now() -> None:
     clock, wanted = VirtualClock(), []
     demand: Any = SimpleNamespace(until=wanted.append)

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import ssl
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
+from certificates import certificate
 
 from qframe.clock import VirtualClock
 from qframe.web.gateway.deliveries import Settle, SettleOutcome, SettleReply, Verb
@@ -90,6 +93,19 @@ def test_the_request_has_the_clients_token_and_is_not_passed_on_again(other: Oth
     assert path == "/v1/topics/a%20b/groups/g/settle"
     assert (headers["authorization"], headers["qframe-forwarded"]) == ("Bearer x", "1")
     assert "authorization" not in without
+
+
+def test_a_gateway_is_asked_over_tls_where_its_address_says_so(
+    other: OtherGateway, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cert, key = certificate(tmp_path, "other")
+    monkeypatch.setenv("SSL_CERT_FILE", str(cert))
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(cert, key)
+    other.socket = context.wrap_socket(other.socket, server_side=True)
+    receipts = Receipts(f"https://localhost:{other.server_port}", SECRET)
+    [reply] = passed_on(Forwarder(Receipts("", SECRET)), [Settle(receipts.new())])
+    assert reply.outcome == "settled"
 
 
 def test_nobody_is_asked_whose_address_is_not_believed(other: OtherGateway) -> None:

@@ -16,6 +16,7 @@ from sqs_web import ARN, SqsRefused, SqsWeb, rules, sqs_web
 
 from qframe.clock import SYSTEM_CLOCK, VirtualClock
 from qframe.errors import StoreUnavailable
+from qframe.topic import Topic
 from qframe.web.gateway.sqs import move_verbs, service
 from qframe.web.gateway.sqs.moves import CANCELLING, COMPLETED, FAILED, RUNNING, MoveTask
 from qframe.web.gateway.sqs.queues import GROUP, Queue
@@ -51,12 +52,12 @@ def _stats(sqs: SqsWeb, queue: str) -> Any:
     return store.stats(topic, GROUP)
 
 
-def ended(sqs: SqsWeb, **asked: Any) -> dict[str, Any]:
-    """A move out of `dead`, once it has ended."""
-    sqs.ask("StartMessageMoveTask", SourceArn=f"{ARN}dead", **asked)
+def ended(sqs: SqsWeb, queue: str = "dead", **asked: Any) -> dict[str, Any]:
+    """A move out of a queue, once it has ended."""
+    sqs.ask("StartMessageMoveTask", SourceArn=f"{ARN}{queue}", **asked)
 
     def found() -> Any:
-        [one] = sqs.ask("ListMessageMoveTasks", SourceArn=f"{ARN}dead")["Results"]
+        [one] = sqs.ask("ListMessageMoveTasks", SourceArn=f"{ARN}{queue}")["Results"]
         return one if one["Status"] not in (RUNNING, CANCELLING) else None
 
     move: dict[str, Any] = eventually(found, within=30)
@@ -91,14 +92,17 @@ def test_a_queue_for_dead_letters_is_one_also_between_two_looks(sqs: SqsWeb) -> 
         assert found == [is_target] * 2
 
 
-def test_a_dead_letter_of_a_fifo_queue_keeps_its_group(sqs: SqsWeb) -> None:
+def test_a_dead_letter_of_a_fifo_queue_keeps_its_group_there_and_back(sqs: SqsWeb) -> None:
     fifo = {"FifoQueue": "true", "ContentBasedDeduplication": "true"}
     sqs.made("dead.fifo", **fifo)
     policy = json.dumps({"deadLetterTargetArn": f"{ARN}dead.fifo", "maxReceiveCount": 1})
     sqs.made("jobs.fifo", RedrivePolicy=policy, **fifo)
     died(sqs, "a", queue="jobs.fifo", MessageGroupId="group")
-    [one] = sqs.received("dead.fifo")
+    [one] = sqs.received("dead.fifo", VisibilityTimeout=0)
     assert one["Attributes"]["MessageGroupId"] == "group"
+    assert ended(sqs, "dead.fifo")["Status"] == COMPLETED
+    [one] = sqs.received("jobs.fifo")
+    assert (one["Body"], one["Attributes"]["MessageGroupId"]) == ("a", "group")
 
 
 def test_a_dead_letter_that_cannot_be_published_stays_where_it_is(
@@ -216,10 +220,50 @@ def test_a_move_that_goes_on_is_cancelled(sqs: SqsWeb, clock: VirtualClock) -> N
     assert one["Status"] == CANCELLING
 
 
-def test_a_long_move_goes_on_while_its_gateway_tells_of_it() -> None:
-    task = MoveTask(handle="dead/1", status=RUNNING, started_ms=0, seen_ms=3_600_000)
-    assert task.at(3_660_000).status == RUNNING
-    assert task.at(3_660_001).status == FAILED
+def test_a_long_move_goes_on_while_its_gateway_tells_of_it(
+    sqs: SqsWeb, clock: VirtualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    died(sqs, "a")
+    pull, seen = sqs.gateway.pull, []
+
+    async def slowly(*given: Any, **more: Any) -> Any:
+        clock.advance(60_000)
+        seen.extend(
+            one.at(clock.now_ms()).status for one in sqs.front.service.book.queue("dead").moves
+        )
+        return await pull(*given, **more)
+
+    monkeypatch.setattr(sqs.gateway, "pull", slowly)
+    sqs.made("elsewhere")
+    ended(sqs, DestinationArn=f"{ARN}elsewhere")
+    assert seen == [RUNNING, RUNNING]
+
+
+@pytest.mark.parametrize("why", ["full", "away"])
+def test_a_move_that_fails_on_its_way_loses_nothing_and_says_how_many_it_has_moved(
+    why: str, sqs: SqsWeb, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sqs.gateway.app.declare(Topic("small", kind="delay", slots=1, max_length=2))
+    for queue in ("small", "dead", "dead", "dead"):
+        sqs.sent(sqs.made(queue))
+    if why == "away":
+        monkeypatch.setattr(move_verbs, "_AT_ONCE", 1)
+        publish, asked = sqs.gateway.publish, []
+
+        async def once(*given: Any) -> Any:
+            asked.append(given)
+            if len(asked) > 1:
+                raise StoreUnavailable("store", "it is away")
+            return await publish(*given)
+
+        monkeypatch.setattr(sqs.gateway, "publish", once)
+    move = ended(sqs, DestinationArn=f"{ARN}small")
+    assert (move["Status"], move["ApproximateNumberOfMessagesMoved"]) == (FAILED, 1)
+    assert why in move["FailureReason"]
+    counts = sqs.attributes(
+        "dead", "ApproximateNumberOfMessages", "ApproximateNumberOfMessagesNotVisible"
+    )
+    assert sum(int(each) for each in counts.values()) == 2
 
 
 @pytest.mark.parametrize("rate", [0, 501])

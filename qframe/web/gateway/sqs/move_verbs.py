@@ -159,7 +159,7 @@ class MoveVerbs:
         finally:
             await asyncio.shield(self._note(
                 queue.name, task.handle,
-                lambda one: _as(one, status=status, moved=moved,
+                lambda one: _as(one, status=status, moved=max(one.moved, moved),
                                 reason=reason if status == FAILED else None),
             ))  # fmt: skip
 
@@ -185,12 +185,10 @@ class MoveVerbs:
             )
             if not found:
                 return COMPLETED, "", moved
-            homeless = await self._sent(found, queue, task, call)
-            moved += len(found) - len(homeless)
-            if homeless:
-                left = [_left(one, "it came from no queue") for one in homeless]
-                await self._gateway.settle(queue.name, GROUP, left)
-                return FAILED, "CouldNotDetermineMessageSource", moved
+            count, reason = await self._sent(found, queue, task, call)
+            moved += count
+            if reason:
+                return FAILED, reason, moved
             noted = await self._note(queue.name, task.handle, partial(_as, moved=moved))
             if noted is None or noted.status != RUNNING:
                 return CANCELLED, "", moved
@@ -199,8 +197,9 @@ class MoveVerbs:
 
     async def _sent(
         self, found: list[OpenDelivery], queue: Queue, task: MoveTask, call: SqsCall
-    ) -> list[OpenDelivery]:
-        """Publishes messages and acknowledges them; returns those that have nowhere to go."""
+    ) -> tuple[int, str]:
+        """Publishes messages and acknowledges them; returns how many, and why not all were."""
+        moved, reason = 0, ""
         by_target: dict[str, list[OpenDelivery]] = {}
         homeless: list[OpenDelivery] = []
         for one in found:
@@ -219,9 +218,15 @@ class MoveVerbs:
                 else Settle(one.receipt)
                 for one, each in zip(several, published, strict=True)
             ])  # fmt: skip
-            if any(each.outcome is Outcome.FULL for each in published):
-                raise TopicFull(target, published)
-        return homeless
+            full = [each for each in published if each.outcome is Outcome.FULL]
+            moved += len(published) - len(full)
+            if full:
+                reason = str(TopicFull(target, published))
+        if homeless:
+            left = [_left(one, "it came from no queue") for one in homeless]
+            await self._gateway.settle(queue.name, GROUP, left)
+            reason = "CouldNotDetermineMessageSource"
+        return moved, reason
 
     async def _note(
         self, name: str, handle: str, how: Callable[[MoveTask], MoveTask]
