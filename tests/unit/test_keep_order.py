@@ -145,6 +145,23 @@ def test_what_was_handed_out_before_the_store_heard_of_an_earlier_one_is_given_b
 
 
 @pytest.mark.promise(3)
+@pytest.mark.parametrize("wanted", [True, False])
+def test_what_a_pause_gives_back_takes_along_what_waits_behind_it_and_parks_its_key(
+    wanted: bool,
+) -> None:
+    line = Line()
+    first, second, other, late = (of_line(key, seq) for seq, key in enumerate("aaba"))
+    line.offer(first, second, other)
+    line.order.give_back([first], lambda _: wanted)
+    assert line.ends == [(first, Verdict.RELEASE), (second, Verdict.RELEASE)]
+    assert line.order.free([first]) == []
+    line.ask(second)
+    assert line.offer(late) == []
+    line.ask()
+    assert line.offer(again := parked("a", 0)) == [again]
+
+
+@pytest.mark.promise(3)
 def test_a_run_with_a_gap_where_something_that_was_given_back_is_to_stand_goes_back() -> None:
     """The store answers while the pull is under way, which has passed it before the release."""
     line = Line()
@@ -224,8 +241,9 @@ class Runs:
     def __init__(self) -> None:
         self.told: list[One] = []
         self.gone: list[Delivery] = []
+        self.held: set[Delivery] = set()
         self.order = SettlementOrder(
-            self.told.append, self.gone.extend, parked=ParkedKeys(lambda _: False)
+            self.told.append, self.gone.extend, parked=ParkedKeys(self.held.__contains__)
         )
 
     def retry(self, one: Delivery) -> list[Delivery]:
@@ -267,6 +285,26 @@ def test_in_batches_an_acknowledgement_behind_a_retried_one_does_not_count() -> 
     assert runs.ends == [
         (first, Verdict.ACK), (second, Verdict.RETRY), (third, Verdict.RELEASE),
     ]  # fmt: skip
+
+
+@pytest.mark.promise(3)
+@pytest.mark.parametrize("is_retried", [True, False])
+def test_in_batches_a_key_stays_shut_until_the_store_has_heard_all_that_went_back(
+    is_retried: bool,
+) -> None:
+    runs = Runs()
+    first, second, late = (of_line("a", seq) for seq in range(3))
+    runs.order.note([first, second])
+    if is_retried:
+        runs.retry(first)
+    else:
+        runs.order.release([first])
+    runs.held.add(second)
+    runs.order.before_pull()
+    assert runs.order.note([late]) == []
+    runs.held.clear()
+    runs.order.before_pull()
+    assert runs.order.note([again := parked("a", 0)]) == [again]
 
 
 def test_in_batches_what_is_given_back_takes_along_all_of_its_key() -> None:

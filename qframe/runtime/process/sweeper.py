@@ -9,6 +9,7 @@ from qframe.clock import SYSTEM_CLOCK, Clock
 from qframe.errors import CoordinatorUnavailable, QFrameError, StoreUnavailable, UnknownTopic
 from qframe.service import Service
 from qframe.stores.base import Store
+from qframe.stores.depth import SlotTooDeep
 from qframe.stores.doubling import MAX_PAUSE_S, Doubling
 from qframe.topic import Topic
 
@@ -16,6 +17,8 @@ LOOK_EVERY_S: Final = 10.0
 EVERY_S: Final = 30.0
 SELDOM_S: Final = 480.0
 STEP: Final = 500
+DEEP_S: Final = 300.0
+"""After so long a worker looks again at a growth that waits until its slot is less deep."""
 
 
 class Sweeper(Service):
@@ -46,6 +49,7 @@ class Sweeper(Service):
         self._store = store
         self._owned = owned
         self._clock = clock
+        self._deep_until_s: dict[str, float] = {}  # by topic: looking again would find the same
 
     def run(self) -> None:
         """Sweeps until it is stopped."""
@@ -64,15 +68,27 @@ class Sweeper(Service):
                 if topic is None or not topic.growth.target:
                     continue
                 if topic.growth.until_ms <= self._store.now_ms(topic):
-                    doubling = Doubling(
-                        self._store, topic.name, owned=self._owned, pause=self._pause,
-                        max_pause_s=MAX_PAUSE_S, monotonic_s=self._clock.monotonic_s,
-                    )  # fmt: skip
-                    doubling.finish(doubling.go_on())
+                    self._finish(topic.name)
         except (StoreUnavailable, CoordinatorUnavailable, _WorkerEnded):
             pass  # the consumers report it, and there is time
+
+    def _finish(self, name: str) -> None:
+        now_s = self._clock.monotonic_s()
+        if now_s < self._deep_until_s.get(name, now_s):
+            return
+        doubling = Doubling(
+            self._store, name, owned=self._owned, pause=self._pause, max_pause_s=MAX_PAUSE_S,
+            monotonic_s=self._clock.monotonic_s,
+        )  # fmt: skip
+        try:
+            doubling.finish(doubling.go_on())
+        except SlotTooDeep:
+            self._deep_until_s[name] = now_s + DEEP_S
+            doubling.leave()  # to who allows a longer pause
+        except (StoreUnavailable, CoordinatorUnavailable):
+            raise
         except QFrameError:
-            pass  # another sees to it, too much waits in a slot, or the topic was deleted
+            pass  # another sees to it, or the topic was deleted
 
     def _pause(self, seconds: float) -> None:
         if self._stopping.wait(seconds):

@@ -93,6 +93,7 @@ def sweep(state: TopicState, limit: int, now_ms: int) -> int:
             if removed < limit and seq < floor and slot.log[seq].joined_at_ms <= then_ms:
                 del slot.log[seq]
                 removed += 1
-        for cursors in state.groups.values():
-            removed += cursors[number].forget(now_ms - state.topic.history_ms, limit - removed)
+    for cursors in state.groups.values():
+        for cursor in cursors.values():  # those of slots that were split too
+            removed += cursor.forget(now_ms - state.topic.history_ms, limit - removed)
     return removed

@@ -154,7 +154,7 @@ def sweep(redis: Redis, keys: SlotKeys, limit: int, now: str) -> int:
     """Removes up to `limit` rows that are no longer needed; returns how many."""
     removed = 0
     topic = keys.topic
-    past = topic.past_slots if topic.history_ms else topic.past_slots[:1]
+    past = topic.past_slots
     for slot in [*topic.all_slots, *past]:
         while removed < limit:
             step = min(500, limit - removed)
