@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from contextlib import suppress
 
 from qframe.admin.context import AdminRole
-from qframe.errors import BadOption
-from qframe.stores.depth import SlotTooDeep
+from qframe.errors import BadOption, QFrameError
 from qframe.stores.doubling import MAX_PAUSE_S, Doubling
 from qframe.topic import Topic, duration_ms, is_internal
 
@@ -61,8 +61,9 @@ class GrowthAdmin(AdminRole):
         begun = doubling.begin(slots)
         try:
             grown = doubling.finish(begun)
-        except SlotTooDeep:
-            doubling.leave()
+        except BaseException:  # also one of `on_progress`, or an interrupt: a worker may go on
+            with suppress(QFrameError):
+                doubling.leave()
             raise
         context.audit.record("resize", found, None, count=grown.slots, before=found.slots)
         return grown

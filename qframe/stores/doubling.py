@@ -81,6 +81,7 @@ class Doubling:
         self._lease_ms = lease_ms
         self._max_pause_s = max_pause_s
         self._monotonic_s = monotonic_s
+        self._held: GrowthLease | None = None
 
     def begin(self, slots: int) -> Topic:
         """Notes how many slots there are to be; returns the topic.
@@ -123,9 +124,10 @@ class Doubling:
         return topic
 
     def leave(self) -> None:
-        """Leaves a growth to others at once, where one has given it up."""
+        """Leaves a growth to others at once, where one has given it up, and still has its lease."""
         topic = self._read()
-        self._store.grow(topic, topic.grown(topic.slots, topic.growth._replace(until_ms=0)))
+        if self._held is None or self._held.topic.growth.until_ms == topic.growth.until_ms:
+            self._store.grow(topic, topic.grown(topic.slots, topic.growth._replace(until_ms=0)))
 
     def _read(self) -> Topic:
         found = self._store.topic(self._name)
@@ -134,9 +136,10 @@ class Doubling:
         return found
 
     def _lease(self, topic: Topic) -> GrowthLease:
-        return GrowthLease(
+        self._held = GrowthLease(
             self._store, topic, lease_ms=self._lease_ms, monotonic_s=self._monotonic_s
         )
+        return self._held
 
     def _splitting(self, lease: GrowthLease) -> Splitting:
         return Splitting(self._store, lease, owned=self._owned, pause=self._pause)

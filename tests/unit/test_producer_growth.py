@@ -48,6 +48,7 @@ class Bench:
 
     def __init__(self) -> None:
         self.clock = VirtualClock()
+        self.begun_s = self.clock.monotonic_s()
         self.store = Away(clock=self.clock)
         self.topic = Topic("t", slots=2)
         self.producer = Producer(
@@ -64,6 +65,7 @@ class Bench:
 
     def pass_time(self, seconds: float) -> None:
         self.clock.advance(max(1, int(seconds * 1000)))
+        assert self.clock.monotonic_s() < self.begun_s + 10 * CLOSED_S, "it waits for ever"
 
     def publish(self, keys: list[str]) -> list[Outcome]:
         items = [Outgoing(key, key=key, id=key) for key in keys]

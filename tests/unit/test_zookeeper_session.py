@@ -384,13 +384,19 @@ def test_of_a_neighbour_that_is_dead_the_nodes_are_removed_at_once(
     assert "w2~2" not in mine.session._seen
 
 
-def test_a_slot_of_a_dead_neighbour_is_freed_also_where_it_is_new_to_who_finds_it(
-    place: Make, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("slot", [pytest.param(9, id="new"), pytest.param(0, id="closing")])
+def test_a_slot_of_a_dead_neighbour_is_freed_though_it_is_new_or_being_split(
+    place: Make, monkeypatch: pytest.MonkeyPatch, slot: int
 ) -> None:
     mine, dead = place(1), place(2)
     mine.settle()
-    dead.session.claim([9])
-    plan = AssignmentPlan(members=["w2~2"], slots=[0], step=2, numbers=[9])
+    dead.session.claim([slot])
+    if slot:
+        plan = AssignmentPlan(members=["w2~2"], slots=[0], step=2, numbers=[slot])
+    else:
+        growing = mine.topic.grown(SLOTS, Growth(closing=True, target=2 * SLOTS))
+        mine.session.share(growing)
+        plan = mine.plan.following(growing, mine.plan.members, "")
     mine.nodes.change(f"{GROUP}/plan", msgspec.json.encode(plan), -1)
     monkeypatch.setattr(module, "is_dead", lambda worker: worker == "w2")
     mine.look()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +15,11 @@ from redis_servers import RedisServer
 from sharing import GROUP, Shop
 
 from qframe import Message, Outgoing, QFrame, Topic
+from qframe.clock import VirtualClock
+from qframe.errors import UnknownGroup
 from qframe.runtime.process import sweeper
 from qframe.stores.doubling import Doubling
+from qframe.stores.open import open_store
 from qframe.stores.redis import role
 
 SLOTS = 4
@@ -187,3 +191,24 @@ def test_a_worker_that_waits_for_the_split_of_a_slot_stops_when_it_is_told_to(
         eventually(lambda: worker.events["store.unavailable"])
         assert worker.events["worker.ready"] == 0
     assert worker.failure is None
+
+
+@pytest.mark.parametrize("scheme", ["sqlite", "redis"])
+def test_a_group_that_is_to_expire_goes_from_the_slots_that_its_own_were_split_into(
+    tmp_path: Path, redis_server: RedisServer, scheme: str
+) -> None:
+    clock = VirtualClock()
+    url = redis_server.url if scheme == "redis" else f"sqlite:///{tmp_path / 'shop.db'}"
+    store = open_store(url, namespace=tmp_path.name[-60:], clock=clock)
+    with closing(store):
+        topic = store.declare(Topic("t", kind="ordered", slots=1))
+        store.subscribe(topic, "brief", expires_ms=1000)
+        store.subscribe(topic, "lasting")
+        doubling = Doubling(store, "t", owned=lambda *_: (), pause=lambda _: None)
+        topic = doubling.finish(doubling.begin(2))
+        clock.advance(2000)
+        while store.sweep(topic):
+            pass
+        assert store.groups(topic) == ["lasting"]
+        with suppress(UnknownGroup):
+            assert store.positions(topic, "brief") == []
