@@ -9,7 +9,6 @@ from pathlib import Path
 from zlib import crc32
 
 import pytest
-from servers import RedisServer
 
 ROOT = Path(__file__).parents[2]
 KILLS = 10
@@ -30,24 +29,21 @@ def applied(folder: Path) -> dict[str, int]:
 
 
 @pytest.mark.promise(1, 3)
-def test_the_demo_proves_its_totals(tmp_path: Path) -> None:
-    answer = run("-m", "examples.flights", "--limit", "1000", "--keep", str(tmp_path))
+@pytest.mark.parametrize("store", ["sqlite", "redis"])
+def test_the_demo_proves_its_totals(
+    request: pytest.FixtureRequest, tmp_path: Path, store: str
+) -> None:
+    where = ["--keep", str(tmp_path)]
+    if store == "redis":
+        where += ["--store", request.getfixturevalue("redis_server").url]
+    answer = run("-m", "examples.flights", "--limit", "1000", *where)
     assert answer.returncode == 0, answer.stdout + answer.stderr
     chosen = 2 * sum(crc32(f"departure-{number}".encode()) % 97 == 0 for number in range(1000))
     assert "totals equal the data set's: 1,000 departures" in answer.stdout
     assert f"nothing failed but on purpose: {chosen} came back, 0 others" in answer.stdout
     assert "NO" not in answer.stdout.split()
     assert applied(tmp_path) == {"airport-stats": 1000, "plane-order": 1000}
-
-
-@pytest.mark.promise(1, 3)
-def test_the_demo_proves_its_totals_on_redis_too(tmp_path: Path, redis_server: RedisServer) -> None:
-    where = ("--keep", str(tmp_path), "--store", redis_server.url)
-    answer = run("-m", "examples.flights", "--limit", "1000", *where)
-    assert answer.returncode == 0, answer.stdout + answer.stderr
-    assert "totals equal the data set's: 1,000 departures" in answer.stdout
-    assert applied(tmp_path) == {"airport-stats": 1000, "plane-order": 1000}
-    assert not (tmp_path / "flights.db").exists()
+    assert (tmp_path / "flights.db").exists() == (store == "sqlite")
 
 
 @pytest.mark.parametrize(

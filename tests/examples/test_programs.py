@@ -44,29 +44,24 @@ def test_the_example_of_flow_keeps_its_limit_and_pays_every_payment_once_and_in_
     assert 3 <= int(refused) <= 60
 
 
-def strictly(module: str) -> subprocess.CompletedProcess[str]:
-    """A module's run, in which a warning is an error."""
-    return subprocess.run(
-        [sys.executable, "-W", "error", "-m", module], cwd=ROOT, capture_output=True, text=True,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
+@pytest.mark.parametrize(
+    ("name", "said", "most", "told"),
+    [
+        ("batching", r"5000 rows in (\d+) inserts, 0 messages left\n", 2500, []),
+        ("batch_consumer", r"4999 rows in (\d+) calls, 1 dead\n", 1000,
+         [("delivery.dead", "IntegrityError")]),
+    ],
+)  # fmt: skip
+def test_an_example_of_batches_writes_every_row_once_but_what_the_table_refuses_in_few_calls(
+    name: str, said: str, most: int, told: list[tuple[str, str]]
+) -> None:
+    answer = subprocess.run(
+        [sys.executable, "-W", "error", "-m", f"examples.{name}"], cwd=ROOT, capture_output=True,
+        text=True, env={**os.environ, "PYTHONPATH": str(ROOT)},
     )  # fmt: skip
-
-
-def test_the_example_of_batching_writes_every_reading_once_in_far_fewer_inserts() -> None:
-    answer = strictly("examples.batching")
-    assert (answer.returncode, answer.stderr) == (0, ""), answer.stderr
-    found = re.fullmatch(r"5000 rows in (\d+) inserts, 0 messages left\n", answer.stdout)
-    assert found is not None, answer.stdout
-    assert int(found[1]) < 2500
-
-
-def test_the_example_of_a_batch_consumer_writes_all_but_what_the_table_refuses() -> None:
-    answer = strictly("examples.batch_consumer")
     assert answer.returncode == 0, answer.stderr
-    [line] = answer.stderr.splitlines()
-    assert (json.loads(line)["event"], json.loads(line)["error"]) == (
-        "delivery.dead", "IntegrityError",
-    )  # fmt: skip
-    found = re.fullmatch(r"4999 rows in (\d+) calls, 1 dead\n", answer.stdout)
+    lines = [json.loads(line) for line in answer.stderr.splitlines()]
+    assert [(line["event"], line["error"]) for line in lines] == told
+    found = re.fullmatch(said, answer.stdout)
     assert found is not None, answer.stdout
-    assert int(found[1]) < 1000
+    assert int(found[1]) < most

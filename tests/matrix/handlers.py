@@ -64,9 +64,37 @@ class Work:
 
     def handler(self) -> Any:
         """The handler of the cell's shape."""
-        written = "_written" if self._cell.policy == TRANSACTION else ""
-        kind = "awaited" if self._cell.is_async else "plain"
-        return getattr(self, f"_{kind}_{self._cell.arity}{written}")()
+
+        def one(message: Message) -> None:
+            self._handle([message])
+
+        def many(messages: list[Message]) -> None:
+            self._handle(messages)
+
+        def one_written(message: Message, connection: Connection) -> None:
+            self._handle([message], connection)
+
+        def many_written(messages: list[Message], connection: Connection) -> None:
+            self._handle(messages, connection)
+
+        async def one_awaited(message: Message) -> None:
+            self._handle([message])
+
+        async def many_awaited(messages: list[Message]) -> None:
+            self._handle(messages)
+
+        async def one_awaited_written(message: Message, connection: AsyncConnection) -> None:
+            await self._handle_awaited([message], connection)
+
+        async def many_awaited_written(
+            messages: list[Message], connection: AsyncConnection
+        ) -> None:
+            await self._handle_awaited(messages, connection)
+
+        is_written = self._cell.policy == TRANSACTION
+        plain: Any = ((one, many), (one_written, many_written))
+        awaited: Any = ((one_awaited, many_awaited), (one_awaited_written, many_awaited_written))
+        return (awaited if self._cell.is_async else plain)[is_written][self._cell.is_batch]
 
     def calls_of(self, number: int) -> list[Call]:
         """The calls for one message."""
@@ -146,72 +174,18 @@ class Work:
         with self._guard:
             self.ended += numbers
 
-    # The handlers.
-
-    def _plain_one(self) -> Any:
-        def handle(message: Message) -> None:
-            with self.call([message]) as open_ends:
-                self.act(message, open_ends)
-
-        return handle
-
-    def _plain_one_written(self) -> Any:
-        def handle(message: Message, connection: Connection) -> None:
-            with self.call([message]) as open_ends:
-                connection.execute(_written(message))
-                self.act(message, open_ends)
-
-        return handle
-
-    def _plain_batch(self) -> Any:
-        def handle(messages: list[Message]) -> None:
-            with self.call(messages) as open_ends:
-                for message in messages:
-                    self.act(message, open_ends)
-
-        return handle
-
-    def _plain_batch_written(self) -> Any:
-        def handle(messages: list[Message], connection: Connection) -> None:
-            with self.call(messages) as open_ends:
-                for message in messages:
+    def _handle(self, messages: list[Message], connection: Connection | None = None) -> None:
+        with self.call(messages) as open_ends:
+            for message in messages:
+                if connection is not None:
                     connection.execute(_written(message))
-                    self.act(message, open_ends)
+                self.act(message, open_ends)
 
-        return handle
-
-    def _awaited_one(self) -> Any:
-        plain = self._plain_one()
-
-        async def handle(message: Message) -> None:
-            plain(message)
-
-        return handle
-
-    def _awaited_one_written(self) -> Any:
-        async def handle(message: Message, connection: AsyncConnection) -> None:
-            with self.call([message]) as open_ends:
+    async def _handle_awaited(self, messages: list[Message], connection: AsyncConnection) -> None:
+        with self.call(messages) as open_ends:
+            for message in messages:
                 await connection.execute(_written(message))
                 self.act(message, open_ends)
-
-        return handle
-
-    def _awaited_batch(self) -> Any:
-        plain = self._plain_batch()
-
-        async def handle(messages: list[Message]) -> None:
-            plain(messages)
-
-        return handle
-
-    def _awaited_batch_written(self) -> Any:
-        async def handle(messages: list[Message], connection: AsyncConnection) -> None:
-            with self.call(messages) as open_ends:
-                for message in messages:
-                    await connection.execute(_written(message))
-                    self.act(message, open_ends)
-
-        return handle
 
 
 def _written(message: Message) -> Any:

@@ -21,7 +21,7 @@ from qframe.message import Delivery
 from qframe.spark.filters import Bounds
 from qframe.spark.options import TopicAddress, read_options
 from qframe.spark.ranges import PAGE, PAGE_BYTES, Range, _fitting, read_range
-from qframe.spark.stream_reader import StreamReader, shared_out
+from qframe.spark.stream_reader import StreamReader
 from qframe.topic import Topic
 
 pytestmark = pytest.mark.gate
@@ -148,11 +148,3 @@ def test_the_next_page_is_as_long_as_bodies_of_this_size_allow() -> None:
 
     sizes = [_fitting(page(size)) for size in (0, 1000, 1_000_000, PAGE_BYTES * 2)]
     assert sizes == [PAGE, PAGE, PAGE_BYTES // 1_000_000, 1]
-
-
-@pytest.mark.parametrize("most", range(1, 14))
-def test_a_batch_is_as_large_as_it_may_be(most: int) -> None:
-    end = {0: 1, 1: 5, 2: 7, 3: 0}
-    found = shared_out(dict.fromkeys(end, 0), end, most)
-    assert sum(found.values()) == min(most, 13)
-    assert all(found[slot] <= end[slot] for slot in end)

@@ -8,12 +8,7 @@ from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
-from tables import batch, given
 from topics import Space
-
-from qframe.spark import QFrameDataSource
-from qframe.spark.options import TopicAddress, write_options
-from qframe.spark.writer import PartitionWriter
 
 ROWS = 3000
 
@@ -25,25 +20,6 @@ def space(request: pytest.FixtureRequest) -> Iterator[Space]:
     space = Space(url, f"test-{uuid.uuid4().hex[:12]}")
     yield space
     space.close()
-
-
-def test_rows_are_written_once_and_read_back_by_offsets(space: Space) -> None:
-    topic = space.topic()
-    rows = batch("key string, body string", *[(f"k{n % 50}", str(n)) for n in range(ROWS)])
-    for outcome in ("stored", "duplicate"):
-        address = TopicAddress(space.url, space.namespace, topic)
-        writer = PartitionWriter(address, write_options({}), "job", 0)
-        assert writer.write(iter([rows])).outcomes == {outcome: ROWS}
-    source = QFrameDataSource(given(**space.options(topic)))
-    reader = source.reader(source.schema())
-    read = [
-        (row["slot"], row["offset"], int(row["body"]))
-        for part in reader.partitions()
-        for found in reader.read(part)
-        for row in found.select(["slot", "offset", "body"]).to_pylist()
-    ]
-    assert sorted(body for _, _, body in read) == list(range(ROWS))
-    assert read == sorted(read)
 
 
 def test_spark_writes_a_topic_once_reads_it_back_and_streams_it_into_another(

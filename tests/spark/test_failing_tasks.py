@@ -17,6 +17,8 @@ from cluster import SparkCluster
 from servers import PostgresServer, RedisServer
 from topics import Space
 
+from qframe import Topic
+
 PROGRAM = Path(failures.__file__)
 SEED = os.environ.get("QFRAME_SPARK_SEED") or secrets.token_hex(4)
 STORES = ("redis", "postgres")
@@ -33,6 +35,15 @@ class Run:
         """What was noted of a topic's tasks, by its first word."""
         marks = self.folder / f"{topic}-{list(self.spaces).index(store)}"
         return Counter(each.name.partition(".")[0] for each in marks.iterdir())
+
+    def numbers(self, name: str, store: str) -> list[int]:
+        """What was published to a topic."""
+        return sorted(int(each) for each in self.spaces[store].bodies(self.topic(name, store)))
+
+    def topic(self, name: str, store: str) -> Topic:
+        topic = self.spaces[store].store.topic(name)
+        assert topic is not None
+        return topic
 
 
 @pytest.fixture(scope="module")
@@ -62,49 +73,31 @@ def run(
         space.close()
 
 
-@pytest.mark.promise(2)
-@pytest.mark.parametrize("store", STORES)
-def test_tasks_that_fail_and_workers_that_are_killed_at_random_publish_every_row_once(
-    run: Run, store: str
-) -> None:
-    done = run.done_to("random", store)
-    print(f"QFRAME_SPARK_SEED={SEED}: {dict(done)}")  # noqa: T201 - to have it again
-    assert min(done["error"], done["kill"]) >= failures.PARTITIONS // 2
-    space = run.spaces[store]
-    topic = space.store.topic("random")
-    assert topic is not None
-    rows = failures.ROWS * failures.PARTITIONS
-    assert sorted(int(each) for each in space.bodies(topic)) == list(range(rows))
-    assert space.published(topic) == rows
-
-
-@pytest.mark.parametrize("store", STORES)
-def test_a_partition_that_is_written_by_a_task_and_its_speculative_twin_is_published_once(
-    run: Run, store: str
-) -> None:
-    assert run.done_to("twins", store) == {"0": failures.BATCHES, "1": failures.BATCHES}
-    space = run.spaces[store]
-    topic = space.store.topic("twins")
-    assert topic is not None
-    rows = failures.ROWS * 2
-    assert sorted(int(each) for each in space.bodies(topic)) == list(range(rows))
-    assert space.published(topic) == rows
+OVERTAKEN = {"0": 1, "1": 1}  # a task was overtaken by its twin
+ALL_ROWS = failures.ROWS * failures.PARTITIONS
 
 
 @pytest.mark.promise(2)
 @pytest.mark.parametrize("store", STORES)
-@pytest.mark.parametrize("name", ["shuffled", "sorted"])
-def test_rows_after_a_shuffle_are_published_once_if_they_name_themselves_or_are_sorted(
-    run: Run, store: str, name: str
+@pytest.mark.parametrize(
+    ("name", "done", "rows"),
+    [
+        ("random", None, ALL_ROWS),
+        ("twins", {"0": failures.BATCHES, "1": failures.BATCHES}, failures.ROWS * 2),
+        ("shuffled", OVERTAKEN, ALL_ROWS),  # these name themselves
+        ("sorted", OVERTAKEN, ALL_ROWS),
+    ],
+)
+def test_every_row_is_published_once_by_tasks_that_fail_are_killed_or_have_a_twin(
+    run: Run, store: str, name: str, done: dict[str, int] | None, rows: int
 ) -> None:
-    done = run.done_to(name, store)
-    assert done == {"0": 1, "1": 1}  # a task was overtaken by its twin
-    space = run.spaces[store]
-    topic = space.store.topic(name)
-    assert topic is not None
-    rows = failures.ROWS * failures.PARTITIONS
-    assert sorted(int(each) for each in space.bodies(topic)) == list(range(rows))
-    assert space.published(topic) == rows
+    marks = run.done_to(name, store)
+    print(f"QFRAME_SPARK_SEED={SEED}: {dict(marks)}")  # noqa: T201 - to have it again
+    assert marks == done or name == "random"
+    if name == "random":
+        assert min(marks["error"], marks["kill"]) >= failures.PARTITIONS // 2
+    assert run.numbers(name, store) == list(range(rows))
+    assert run.spaces[store].published(run.topic(name, store)) == rows
 
 
 @pytest.mark.promise(1)
@@ -112,9 +105,5 @@ def test_rows_after_a_shuffle_are_published_once_if_they_name_themselves_or_are_
 def test_rows_after_a_shuffle_that_have_no_ids_of_their_own_are_published_at_least_once(
     run: Run, store: str
 ) -> None:
-    assert run.done_to("nameless", store) == {"0": 1, "1": 1}
-    space = run.spaces[store]
-    topic = space.store.topic("nameless")
-    assert topic is not None
-    found = {int(each) for each in space.bodies(topic)}
-    assert found == set(range(failures.ROWS * failures.PARTITIONS))
+    assert run.done_to("nameless", store) == OVERTAKEN
+    assert set(run.numbers("nameless", store)) == set(range(ALL_ROWS))

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import StreamingQuery
 from topics import Space
@@ -71,23 +70,3 @@ def test_a_batch_that_is_written_again_is_published_once(
     assert all(
         each.id.startswith(f"{again.id}.") for each in redis_space.messages(target)
     )  # the query's id, by which they are found
-
-
-def test_a_log_trimmed_below_the_checkpoint_ends_the_query_with_a_clear_error(
-    spark: SparkSession, redis_space: Space, tmp_path: Path
-) -> None:
-    old, target = Topic("old", "stream", 1, retain=0), redis_space.topic("copied")
-    redis_space.store.declare(old)
-    redis_space.fill(old, 10)
-    into_topic(source(spark, redis_space, old).select("body"), redis_space, target, tmp_path / "c")
-    redis_space.fill(old, 10, first=10)
-    redis_space.trim(old)
-    redis_space.fill(old, 5, first=20)
-    with pytest.raises(StreamingQueryException, match="offsets 10 to 19 of slot 0 of topic 'old'"):
-        into_topic(
-            source(spark, redis_space, old).select("body"), redis_space, target, tmp_path / "c"
-        )
-    lossy = source(spark, redis_space, old, failOnDataLoss="false").select("body")
-    into_topic(lossy, redis_space, target, tmp_path / "c")
-    found = sorted(int(each) for each in redis_space.bodies(target))
-    assert found == [*range(10), *range(20, 25)]

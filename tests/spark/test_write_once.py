@@ -55,12 +55,6 @@ def test_a_partition_that_is_written_twice_is_published_once(space: Space, kind:
     assert space.published(topic) == ROWS
 
 
-def test_how_arrow_cuts_the_rows_is_of_no_account(space: Space) -> None:
-    topic = space.topic()
-    write(space, topic, arrow_size=300)
-    assert write(space, topic, arrow_size=77) == {"duplicate": ROWS}
-
-
 @pytest.mark.gate
 @pytest.mark.parametrize("options", [{}, {"idColumns": "key"}], ids=["by-place", "by-columns"])
 def test_a_partition_that_is_written_by_several_at_once_is_published_once(
