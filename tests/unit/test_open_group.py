@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from qframe.clock import SYSTEM_CLOCK, Clock, VirtualClock
+from qframe.clock import VirtualClock
 from qframe.errors import StoreUnavailable
 from qframe.outcomes import Settled
 from qframe.retry import NeedRetry
@@ -77,11 +77,13 @@ class FakeFeed:
 class Scene:
     """A group, its feed, and a client."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, clock: Clock) -> None:
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(open_group, "Feed", FakeFeed)
+        self.clock = VirtualClock()
         self.ends: list[BaseException | None] = []
         self.group = OpenGroup(
-            "orders", "billing", make_pull=lambda *_: None, receipts=Receipts(), clock=clock,  # type: ignore[arg-type,return-value]
+            "orders", "billing", make_pull=lambda *_: None, receipts=Receipts(),  # type: ignore[arg-type,return-value]
+            clock=self.clock,
             on_end=lambda _, failure: self.ends.append(failure),
         )  # fmt: skip
         self.feed: FakeFeed = self.group._feed  # type: ignore[assignment]
@@ -102,177 +104,150 @@ class Scene:
         return [one.outcome for one in await self.group.settle(asked, timeout_s)]
 
 
-Test = Callable[[Scene], Coroutine[Any, Any, None]]
+def in_scene(test: Callable[[Scene], Coroutine[Any, Any, None]]) -> Callable[..., None]:
+    """A test that runs in an event loop, with a scene of its own."""
 
+    def limited(monkeypatch: pytest.MonkeyPatch) -> None:
+        async def begun() -> None:
+            await test(Scene(monkeypatch))
 
-def run(monkeypatch: pytest.MonkeyPatch, test: Test, clock: Clock = SYSTEM_CLOCK) -> None:
-    async def limited() -> None:
-        async with asyncio.timeout(20):
-            await test(Scene(monkeypatch, clock))
+        asyncio.run(asyncio.wait_for(begun(), 60))
 
-    asyncio.run(limited())
+    return limited
 
 
 def names(opened: Sequence[OpenDelivery]) -> list[str]:
     return [one.message.name for one in opened]  # type: ignore[attr-defined]
 
 
-def test_a_message_larger_than_was_asked_for_comes_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def test(scene: Scene) -> None:
-        scene.arrive("large", size=20)
-        scene.arrive("a", "b", size=5)
-        assert [names(await scene.take()) for _ in range(3)] == [["large"], ["a"], ["b"]]
-
-    run(monkeypatch, test)
+@in_scene
+async def test_a_message_larger_than_was_asked_for_comes_alone(scene: Scene) -> None:
+    scene.arrive("large", size=20)
+    scene.arrive("a", "b", size=5)
+    assert [names(await scene.take()) for _ in range(3)] == [["large"], ["a"], ["b"]]
 
 
-def test_what_is_not_the_workers_any_more_is_not_handed_out(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    async def test(scene: Scene) -> None:
-        [lost] = scene.arrive("lost")
-        lost.cancelled = True
-        scene.arrive("mine")
-        assert names(await scene.take()) == ["mine"]
-        assert [type(each) for each in lost.acks] == [NeedRetry]
-
-    run(monkeypatch, test)
+@in_scene
+async def test_what_is_not_the_workers_any_more_is_not_handed_out(scene: Scene) -> None:
+    [lost] = scene.arrive("lost")
+    lost.cancelled = True
+    scene.arrive("mine")
+    assert names(await scene.take()) == ["mine"]
+    assert [type(each) for each in lost.acks] == [NeedRetry]
 
 
-def test_nothing_is_settled_after_its_lease_though_no_timer_has_struck(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    clock = VirtualClock()
-
-    async def test(scene: Scene) -> None:
-        [message] = scene.arrive("a")
-        [one] = await scene.take(lease_s=5)
-        clock.advance(5000)
-        assert await scene.settle(Settle(one.receipt)) == ["stale"]
-        assert [type(each) for each in message.acks] == [NeedRetry]
-        assert scene.client.open == 0
-
-    run(monkeypatch, test, clock)
+@in_scene
+async def test_nothing_is_settled_after_its_lease_though_no_timer_has_struck(scene: Scene) -> None:
+    [message] = scene.arrive("a")
+    [one] = await scene.take(lease_s=5)
+    scene.clock.advance(5000)
+    assert await scene.settle(Settle(one.receipt)) == ["stale"]
+    assert [type(each) for each in message.acks] == [NeedRetry]
+    assert scene.client.open == 0
 
 
-def test_a_lease_that_is_made_shorter_ends_then(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def test(scene: Scene) -> None:
-        [message] = scene.arrive("a")
-        [one] = await scene.take(lease_s=3600)
-        extend = Settle(one.receipt, Verb.EXTEND, lease_s=0.01)
-        assert await scene.settle(extend) == ["extended"]
-        while scene.client.open:
-            await asyncio.sleep(0)
-        assert [type(each) for each in message.acks] == [NeedRetry]
-
-    run(monkeypatch, test)
-
-
-def test_what_comes_back_unseen_keeps_its_order(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def test(scene: Scene) -> None:
-        scene.arrive("a", "b", "c")
-        opened = await scene.take(2)
-        scene.group.put_back(opened)
-        assert names(await scene.take()) == ["a", "b", "c"]
-
-    run(monkeypatch, test)
-
-
-def test_nothing_is_read_for_a_client_that_has_gone_with_nothing(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    async def test(scene: Scene) -> None:
-        assert await scene.take(7, wait_s=0.001) == []
-        assert scene.feed.asked == [(7, False), (0, True)]
-
-    run(monkeypatch, test)
-
-
-def test_what_a_cancelled_client_was_about_to_get_goes_to_the_next(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    async def test(scene: Scene) -> None:
-        waiting = asyncio.create_task(scene.take(wait_s=20))
+@in_scene
+async def test_a_lease_that_is_made_shorter_ends_then(scene: Scene) -> None:
+    [message] = scene.arrive("a")
+    [one] = await scene.take(lease_s=3600)
+    extend = Settle(one.receipt, Verb.EXTEND, lease_s=0.01)
+    assert await scene.settle(extend) == ["extended"]
+    scene.clock.advance(10)
+    while scene.client.open:
         await asyncio.sleep(0)
-        scene.arrive("a")
-        waiting.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await waiting
-        assert scene.client.open == 0
-        assert names(await scene.take()) == ["a"]
-
-    run(monkeypatch, test)
+    assert [type(each) for each in message.acks] == [NeedRetry]
 
 
-def test_a_settlement_of_which_the_store_says_nothing_is_unknown_and_forgotten(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    async def test(scene: Scene) -> None:
-        [message] = scene.arrive("a")
-        [one] = await scene.take()
-        assert await scene.settle(Settle(one.receipt), timeout_s=0.001) == ["unknown"]
-        assert (message.acks, scene.group.open_count) == ([None], 0)
-
-    run(monkeypatch, test)
-
-
-def test_the_reply_is_what_the_store_has_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def test(scene: Scene) -> None:
-        messages = scene.arrive("a", "b")
-        opened = await scene.take()
-        settling = asyncio.create_task(scene.settle(*[Settle(one.receipt) for one in opened]))
-        await asyncio.sleep(0)
-        deliveries: Any = [message.delivery for message in messages]
-        scene.group._settled_by_store(deliveries, [Settled.SETTLED, Settled.STALE])
-        assert await settling == ["settled", "stale"]
-
-    run(monkeypatch, test)
+@in_scene
+async def test_an_extended_lease_ends_later(scene: Scene) -> None:
+    [message] = scene.arrive("a")
+    [one] = await scene.take(lease_s=5)
+    scene.clock.advance(4999)
+    assert await scene.settle(Settle(one.receipt, Verb.EXTEND, lease_s=60)) == ["extended"]
+    scene.clock.advance(59_999)
+    scene.group._expire()
+    assert (message.acks, scene.client.open) == ([], 1)
 
 
-def test_while_another_may_own_the_slot_nothing_is_extended(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    async def test(scene: Scene) -> None:
-        scene.arrive("a")
-        [one] = await scene.take()
-        scene.feed.certain = False
-        assert await scene.settle(Settle(one.receipt, Verb.EXTEND, lease_s=9)) == ["stale"]
-        assert scene.client.open == 0
-
-    run(monkeypatch, test)
+@in_scene
+async def test_what_comes_back_unseen_keeps_its_order(scene: Scene) -> None:
+    scene.arrive("a", "b", "c")
+    opened = await scene.take(2)
+    scene.group.put_back(opened)
+    assert names(await scene.take()) == ["a", "b", "c"]
 
 
-def test_at_its_end_clients_have_nothing_in_hand_and_wait_no_more(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    async def test(scene: Scene) -> None:
-        scene.arrive("a")
-        await scene.take()
-        waiting = asyncio.create_task(scene.take(wait_s=20))
-        await asyncio.sleep(0)
-        failure = StoreUnavailable("store", "it is away")
-        scene.feed.ended(failure)
-        with pytest.raises(StoreUnavailable):
-            await waiting
-        assert (scene.client.open, scene.ends) == (0, [failure])
-
-    run(monkeypatch, test)
+@in_scene
+async def test_nothing_is_read_for_a_client_that_has_gone_with_nothing(scene: Scene) -> None:
+    assert await scene.take(7, wait_s=0.001) == []
+    assert scene.feed.asked == [(7, False), (0, True)]
 
 
-def test_a_group_is_not_idle_while_a_client_waits_in_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    clock = VirtualClock()
-
-    async def test(scene: Scene) -> None:
-        waiting = asyncio.create_task(scene.take(wait_s=20))
-        await asyncio.sleep(0)
-        clock.advance(60_000)
-        assert scene.group.idle_s() == 0
-        scene.arrive("a")
+@in_scene
+async def test_what_a_cancelled_client_was_about_to_get_goes_to_the_next(scene: Scene) -> None:
+    waiting = asyncio.create_task(scene.take(wait_s=20))
+    await asyncio.sleep(0)
+    scene.arrive("a")
+    waiting.cancel()
+    with pytest.raises(asyncio.CancelledError):
         await waiting
-        clock.advance(60_000)
-        assert scene.group.idle_s() == 60
+    assert scene.client.open == 0
+    assert names(await scene.take()) == ["a"]
 
-    run(monkeypatch, test, clock)
+
+@in_scene
+async def test_a_settlement_of_which_the_store_says_nothing_is_unknown_and_forgotten(
+    scene: Scene,
+) -> None:
+    [message] = scene.arrive("a")
+    [one] = await scene.take()
+    assert await scene.settle(Settle(one.receipt), timeout_s=0.001) == ["unknown"]
+    assert (message.acks, scene.group.open_count) == ([None], 0)
+
+
+@in_scene
+async def test_the_reply_is_what_the_store_has_said(scene: Scene) -> None:
+    messages = scene.arrive("a", "b")
+    opened = await scene.take()
+    settling = asyncio.create_task(scene.settle(*[Settle(one.receipt) for one in opened]))
+    await asyncio.sleep(0)
+    deliveries: Any = [message.delivery for message in messages]
+    scene.group._settled_by_store(deliveries, [Settled.SETTLED, Settled.STALE])
+    assert await settling == ["settled", "stale"]
+
+
+@in_scene
+async def test_while_another_may_own_the_slot_nothing_is_extended(scene: Scene) -> None:
+    scene.arrive("a")
+    [one] = await scene.take()
+    scene.feed.certain = False
+    assert await scene.settle(Settle(one.receipt, Verb.EXTEND, lease_s=9)) == ["stale"]
+    assert scene.client.open == 0
+
+
+@in_scene
+async def test_at_its_end_clients_have_nothing_in_hand_and_wait_no_more(scene: Scene) -> None:
+    scene.arrive("a")
+    await scene.take()
+    waiting = asyncio.create_task(scene.take(wait_s=20))
+    await asyncio.sleep(0)
+    failure = StoreUnavailable("store", "it is away")
+    scene.feed.ended(failure)
+    with pytest.raises(StoreUnavailable):
+        await waiting
+    assert (scene.client.open, scene.ends) == (0, [failure])
+
+
+@in_scene
+async def test_a_group_is_not_idle_while_a_client_waits_in_it(scene: Scene) -> None:
+    waiting = asyncio.create_task(scene.take(wait_s=20))
+    await asyncio.sleep(0)
+    scene.clock.advance(60_000)
+    assert scene.group.idle_s() == 0
+    scene.arrive("a")
+    await waiting
+    scene.clock.advance(60_000)
+    assert scene.group.idle_s() == 60
 
 
 def test_as_much_is_read_ahead_as_clients_have_taken_just_now() -> None:

@@ -7,6 +7,7 @@ import socket
 import subprocess
 import sys
 import time
+from contextlib import nullcontext
 from datetime import UTC, datetime
 from typing import Any, NoReturn
 
@@ -24,6 +25,7 @@ from qframe.push import WebhookRefused, push
 from qframe.push.addresses import AddressRefused, CheckedAddresses, Resolve, is_public
 from qframe.push.contents import PushContent
 from qframe.push.signatures import secrets_of, signature
+from qframe.push.webhook import WebhookGone, WebhookUnavailable
 
 SECRET = "whsec_" + base64.b64encode(b"s" * 32).decode()
 
@@ -164,9 +166,27 @@ def test_a_header_that_cannot_be_sent_is_an_error_of_ours(value: str) -> None:
             webhook.send(PushContent("m", {"content-type": value}, b"{}"))
 
 
-def test_a_text_may_hold_several_secrets() -> None:
+def test_a_text_may_hold_several_secrets_and_the_shortest_is_one() -> None:
     other = "whsec_" + base64.b64encode(b"t" * 24).decode()
     assert secrets_of(f"{SECRET}  {other}") == [b"s" * 32, b"t" * 24]
+
+
+@pytest.mark.parametrize(
+    ("status", "again", "raised"),
+    [
+        (299, None, None), (300, None, WebhookRefused), (500, "5", WebhookRefused),
+        (429, None, WebhookRefused), (503, "soon", WebhookRefused), (429, "5", WebhookUnavailable),
+        (503, "5", WebhookUnavailable), (410, "5", WebhookGone),
+    ],
+)  # fmt: skip
+def test_what_an_answer_means(
+    status: int, again: str | None, raised: type[Exception] | None
+) -> None:
+    webhook = Receiving(
+        "https://hooks.example", SECRET, timeout_s=1, private=False, clock=SYSTEM_CLOCK
+    )
+    with pytest.raises(raised) if raised else nullcontext():
+        webhook._judge(status, {} if again is None else {"retry-after": again}, "why\nmore")
 
 
 @given(

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
-from typing import Any
 
 import pytest
 
@@ -12,14 +10,6 @@ from qframe import BadOption, BadTopic, Outgoing, PublishUnknown, QFrame, Topic,
 from qframe.web.gateway import Gateway, Settle
 from qframe.web.gateway import gateway as module
 from qframe.web.gateway.gateway import GatewayFull
-
-
-def run(test: Coroutine[Any, Any, None]) -> None:
-    async def limited() -> None:
-        async with asyncio.timeout(60):
-            await test
-
-    asyncio.run(limited())
 
 
 def test_a_group_that_is_being_left_still_has_its_place(
@@ -42,7 +32,7 @@ def test_a_group_that_is_being_left_still_has_its_place(
                 await asyncio.sleep(0)
             assert len(await gateway.pull("stream", "other")) == 1
 
-    run(test())
+    asyncio.run(asyncio.wait_for(test(), 60))
 
 
 def test_what_a_client_has_asked_for_wrongly_is_no_failure_of_the_gateway(
@@ -61,7 +51,7 @@ def test_what_a_client_has_asked_for_wrongly_is_no_failure_of_the_gateway(
                     await gateway.pull(topic, group, wait_s=20)
             assert gateway.groups() == []
 
-    run(test())
+    asyncio.run(asyncio.wait_for(test(), 60))
     assert failed == []
 
 
@@ -78,4 +68,4 @@ def test_each_message_of_which_nobody_knows_has_an_error_of_its_own(
             found = await gateway.publish_each("stream", [Outgoing(1, id="a"), Outgoing(2, id="b")])
             assert [getattr(one, "ids", None) for one in found] == [["a"], ["b"]]
 
-    run(test())
+    asyncio.run(asyncio.wait_for(test(), 60))

@@ -60,6 +60,12 @@ def client(
     return TestClient(routes.starlette(), url, client=host)
 
 
+def rule(name: str, more: str = "") -> str:
+    """One more caller in the file, who may publish and consume, with limits."""
+    head = f'\n[tokens.{name}]\nhashes = ["{TOKENS[name][1]}"]'
+    return f'{head}\npublish = ["*"]\nconsume = ["*"]\n{more}'
+
+
 def bearer(name: str) -> dict[str, str]:
     return {"authorization": f"Bearer {TOKENS[name][0]}"}
 
@@ -88,10 +94,7 @@ def ask(web: TestClient, name: str) -> dict[str, int]:
     [
         ("shop", {"publish", "timer"}),
         ("billing", {"pull", "settle", "stats", "subscribe"}),
-        (
-            "owner",
-            {"publish", "timer", "pull", "settle", "stats", "subscribe", "declare"},
-        ),
+        ("owner", {"publish", "timer", "pull", "settle", "stats", "subscribe", "declare"}),
         ("other", set()),
     ],
 )
@@ -198,7 +201,7 @@ class Reloading:
 
 def test_a_wrong_file_changes_nothing_and_is_told_of_once(tmp_path: Path) -> None:
     file = Reloading(tmp_path)
-    known = f'\n[tokens.next]\nhashes = ["{TOKENS["next"][1]}"]\n'
+    known = rule("next")
     for more in (f"{known}[groups.'orders/b']\nthreads = 1", f"{known}rate = 'fast'"):
         for again in (more, None):
             file.clock.advance(1000)
@@ -210,14 +213,14 @@ def test_a_wrong_file_changes_nothing_and_is_told_of_once(tmp_path: Path) -> Non
 
 def test_a_caller_keeps_what_it_has_in_hand_when_the_file_is_read_again(tmp_path: Path) -> None:
     file = Reloading(tmp_path)
-    more = f'\n[tokens.next]\nhashes = ["{TOKENS["next"][1]}"]\nin_flight = '
+    more = rule("next", "in_flight = ")
     file.caller("next", f"{more}3").client.open = 2
     assert file.caller("next", f"{more}5").room(9) == 3
 
 
 def test_a_file_of_the_same_length_and_second_is_read_again(tmp_path: Path) -> None:
     file = Reloading(tmp_path)
-    more = f'\n[tokens.next]\nhashes = ["{TOKENS["next"][1]}"]\nin_flight = '
+    more = rule("next", "in_flight = ")
     file.caller("next", f"{more}3")
     second_ns = 10**9
     os.utime(file.path, ns=(second_ns, second_ns))
@@ -230,11 +233,7 @@ def test_a_file_of_the_same_length_and_second_is_read_again(tmp_path: Path) -> N
 
 
 def test_rate_and_deliveries_in_flight_are_bounded(app: QFrame, tmp_path: Path) -> None:
-    limited = (
-        f'\n[tokens.next]\nhashes = ["{TOKENS["next"][1]}"]\npublish = ["*"]\nconsume = ["*"]\n'
-        f'in_flight = 2\n[tokens.slow]\nhashes = ["{TOKENS["slow"][1]}"]\npublish = ["*"]\n'
-        'rate = "4/h"\n'
-    )
+    limited = rule("next", "in_flight = 2") + rule("slow", 'rate = "4/h"')
     with client(app, write(tmp_path / "tokens.toml", more=limited)) as web:
         app.publish_many("orders", [1, 2, 3])
 
@@ -266,11 +265,7 @@ def test_rate_and_deliveries_in_flight_are_bounded(app: QFrame, tmp_path: Path) 
 def test_each_of_these_counts_against_the_rate(
     app: QFrame, tmp_path: Path, method: str, path: str, body: Any
 ) -> None:
-    limited = (
-        f'\n[tokens.slow]\nhashes = ["{TOKENS["slow"][1]}"]\npublish = ["*"]\nconsume = ["*"]\n'
-        'rate = "1/h"\n'
-    )
-    with client(app, write(tmp_path / "tokens.toml", more=limited)) as web:
+    with client(app, write(tmp_path / "tokens.toml", more=rule("slow", 'rate = "1/h"'))) as web:
         replies = [web.request(method, path, json=body, headers=bearer("slow")) for _ in range(2)]
     assert replies[0].status_code != 429
     assert replies[1].status_code == 429
@@ -292,10 +287,7 @@ def test_of_a_batch_for_which_there_is_not_room_enough_each_is_told(
 def test_size_of_requests_and_batches_is_bounded_for_each_token(
     app: QFrame, tmp_path: Path
 ) -> None:
-    limited = (
-        f'\n[tokens.next]\nhashes = ["{TOKENS["next"][1]}"]\npublish = ["*"]\nconsume = ["*"]\n'
-        "max_request = 1000\nmax_batch = 2\n"
-    )
+    limited = rule("next", "max_request = 1000\nmax_batch = 2")
     lines = {**bearer("next"), "content-type": "application/x-ndjson"}
     with client(app, write(tmp_path / "tokens.toml", more=limited)) as web:
         for messages, body, name, status, slug in [

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -94,91 +96,6 @@ def test_a_fifo_queue_keeps_the_order_of_its_groups_and_drops_duplicates(
     assert _counts(sqs, url) == ("0", "0", "0")
 
 
-def test_what_is_not_deleted_comes_again_and_a_late_receipt_is_refused(sqs: Any, name: str) -> None:
-    url = made(sqs, f"{name[:50]}.fifo", FifoQueue="true", ContentBasedDeduplication="true")
-    sqs.send_message(QueueUrl=url, MessageBody="x", MessageGroupId="g")
-    [first] = received(sqs, url, VisibilityTimeout=1)
-    [second] = received(sqs, url)
-    assert second["Attributes"]["ApproximateReceiveCount"] == "2"
-    assert second["MessageId"] == first["MessageId"]
-    late = {"QueueUrl": url, "ReceiptHandle": first["ReceiptHandle"]}
-    with pytest.raises(ClientError) as refused:
-        sqs.delete_message(**late)
-    assert refusal_of(refused) == "InvalidParameterValue"
-    with pytest.raises(ClientError) as refused:
-        sqs.change_message_visibility(**late, VisibilityTimeout=9)
-    assert refusal_of(refused) == "AWS.SimpleQueueService.MessageNotInflight"
-    receipt = {"QueueUrl": url, "ReceiptHandle": second["ReceiptHandle"]}
-    sqs.change_message_visibility(**receipt, VisibilityTimeout=0)
-    [third] = received(sqs, url)
-    assert third["Attributes"]["ApproximateReceiveCount"] == "3"
-
-
-def test_dead_letters_are_in_their_queue_and_move_back(sqs: Any, name: str) -> None:
-    dead = made(sqs, f"{name}-dead")
-    arn = sqs.get_queue_attributes(QueueUrl=dead, AttributeNames=["QueueArn"])["Attributes"][
-        "QueueArn"
-    ]
-    policy = json.dumps({"deadLetterTargetArn": arn, "maxReceiveCount": 1})
-    url = made(sqs, name, RedrivePolicy=policy)
-    assert sqs.list_dead_letter_source_queues(QueueUrl=dead)["queueUrls"] == [url]
-    sent = sqs.send_message(QueueUrl=url, MessageBody="secret body")
-    assert len(received(sqs, url, VisibilityTimeout=0)) == 1
-    assert received(sqs, url, WaitTimeSeconds=0) == []
-    [one] = eventually(lambda: received(sqs, dead, VisibilityTimeout=0), within=20)
-    assert (one["MessageId"], one["Body"]) == (sent["MessageId"], "secret body")
-    assert one["Attributes"]["DeadLetterQueueSourceArn"].endswith(f":{name}")
-    task = sqs.start_message_move_task(SourceArn=arn)["TaskHandle"]
-
-    def moved() -> Any:
-        [found] = sqs.list_message_move_tasks(SourceArn=arn)["Results"]
-        return found if found["Status"] == "COMPLETED" else None
-
-    assert eventually(moved, within=30)["ApproximateNumberOfMessagesMoved"] == 1
-    assert len(received(sqs, url)) == 1
-    with pytest.raises(ClientError) as refused:
-        sqs.cancel_message_move_task(TaskHandle=task)
-    assert refusal_of(refused) == "AWS.SimpleQueueService.UnsupportedOperation"
-
-
-def test_a_move_into_a_queue_without_room_loses_nothing(
-    sqs: Any, gateway: GatewayProcess, name: str
-) -> None:
-    name = name[:40]
-    topic = {"kind": "delay", "slots": 1, "max_length": 1}
-    assert gateway.request("PUT", f"/v1/topics/{name}-to", topic).status == 200
-    full, dead = made(sqs, f"{name}-to"), made(sqs, f"{name}-dead")
-    arns = [
-        sqs.get_queue_attributes(QueueUrl=url, AttributeNames=["QueueArn"])["Attributes"][
-            "QueueArn"
-        ]
-        for url in (dead, full)
-    ]
-    policy = json.dumps({"deadLetterTargetArn": arns[0], "maxReceiveCount": 9})
-    made(sqs, f"{name}-from", RedrivePolicy=policy)
-    sqs.send_message(QueueUrl=full, MessageBody="first")
-    sqs.send_message(QueueUrl=dead, MessageBody="second")
-    sqs.start_message_move_task(SourceArn=arns[0], DestinationArn=arns[1])
-
-    def reason() -> Any:
-        [found] = sqs.list_message_move_tasks(SourceArn=arns[0])["Results"]
-        return found.get("FailureReason")
-
-    assert "is full" in eventually(reason, within=30)
-    assert [one["Body"] for one in received(sqs, dead)] == ["second"]
-
-
-def test_a_repeated_attempt_to_receive_gets_the_same_messages(sqs: Any, name: str) -> None:
-    url = made(sqs, f"{name[:50]}.fifo", FifoQueue="true", ContentBasedDeduplication="true")
-    sqs.send_message(QueueUrl=url, MessageBody="x", MessageGroupId="g")
-    first, again = (
-        received(sqs, url, ReceiveRequestAttemptId="attempt", WaitTimeSeconds=1) for _ in range(2)
-    )
-    assert [one["ReceiptHandle"] for one in first] == [one["ReceiptHandle"] for one in again]
-    assert len(first) == 1
-    assert received(sqs, url, WaitTimeSeconds=0) == []
-
-
 def test_a_purged_queue_is_empty_and_a_deleted_one_is_gone(sqs: Any, name: str) -> None:
     url = made(sqs, name)
     entries = [{"Id": str(n), "MessageBody": "x", "DelaySeconds": 60 * (n % 2)} for n in range(6)]
@@ -224,45 +141,6 @@ def test_a_producer_in_python_and_a_client_of_sqs_meet_in_one_queue(
         assert bodies == [{"from": "python"}, {"from": "sqs"}]
 
 
-def test_a_token_is_an_access_key_with_its_rights(tmp_path: Path, store: str) -> None:
-    writer, reader = new_token(), new_token()
-    (tmp_path / "tokens.toml").write_text(
-        f'[tokens.writer]\nhashes = ["{writer[1]}"]\npublish = ["rights"]\nadmin = ["rights*"]\n'
-        f'[tokens.reader]\nhashes = ["{reader[1]}"]\nconsume = ["rights/sqs"]\n',
-        encoding="utf-8",
-    )
-    flags = ("--sqs", "--tokens", "tokens.toml", "--grace", "0.2s")
-    with GatewayProcess(tmp_path, store, *flags) as gateway:
-        writes, reads = client_of(gateway, writer[0]), client_of(gateway, reader[0])
-        url = made(writes, "rights")
-        writes.send_message(QueueUrl=url, MessageBody="x")
-        [one] = received(reads, url)
-        assert one["Attributes"]["SenderId"] == "writer"
-        other = made(writes, "rights-dead")
-        assert reads.list_queues()["QueueUrls"] == [url]  # nobody sees what is not theirs
-        arn = "arn:aws:sqs:us-east-1:000000000000:rights-dead"
-        policy = json.dumps({"deadLetterTargetArn": arn, "maxReceiveCount": 1})
-        for refused_call in (
-            lambda: reads.send_message(QueueUrl=url, MessageBody="x"),
-            lambda: writes.receive_message(QueueUrl=url),
-            lambda: reads.delete_queue(QueueUrl=url),
-            lambda: made(writes, "another"),
-            lambda: reads.get_queue_attributes(QueueUrl=other, AttributeNames=["All"]),
-            lambda: writes.set_queue_attributes(QueueUrl=url, Attributes={"RedrivePolicy": policy}),
-        ):
-            with pytest.raises(ClientError) as refused:
-                refused_call()
-            assert refusal_of(refused) in ("AccessDenied", "AccessDeniedException")
-        with pytest.raises(ClientError) as refused:
-            client_of(gateway, "guessed").list_queues()
-        assert refusal_of(refused) == "InvalidClientTokenId"
-        assert "give one as the access key" in str(refused.value)
-        assert gateway.stop() == 0
-        text = gateway.log.read_text(encoding="utf-8")
-        assert writer[0] not in text
-        assert reader[0] not in text
-
-
 def test_a_message_is_deleted_by_way_of_another_gateway(tmp_path: Path) -> None:
     store = f"sqlite:///{tmp_path}/q.db"
     secret = {"QFRAME_GATEWAY_SECRET": "s" * 20}
@@ -287,3 +165,28 @@ def test_a_message_is_deleted_by_way_of_another_gateway(tmp_path: Path) -> None:
         assert [each["Id"] for each in changed["Failed"]] == ["late", "later"]
         other.delete_message(**receipt)
         assert eventually(lambda: _counts(sqs, url) == ("0", "0", "0"), within=10)
+
+
+def test_a_client_that_has_all_it_may_is_answered_and_does_not_wait(tmp_path: Path) -> None:
+    token, digest = new_token()
+    (tmp_path / "tokens.toml").write_text(
+        f'[tokens.one]\nhashes = ["{digest}"]\npublish = ["*"]\nconsume = ["*"]\nadmin = ["*"]\n'
+        "in_flight = 1\n",
+        encoding="utf-8",
+    )
+    flags = ("--sqs", "--tokens", "tokens.toml", "--grace", "0.2s")
+    store = f"sqlite:///{tmp_path}/q.db"
+    with GatewayProcess(tmp_path, store, *flags) as gateway, ThreadPoolExecutor(2) as threads:
+        sqs = client_of(gateway, token)
+        url = made(sqs, "limited")
+
+        def take() -> list[Any]:
+            with suppress(ClientError):  # one that comes so late that the other has the message
+                return received(client_of(gateway, token), url, WaitTimeSeconds=20)
+            return []
+
+        waiting = [threads.submit(take) for _ in range(2)]
+        for body in "ab":
+            sqs.send_message(QueueUrl=url, MessageBody=body)
+        eventually(lambda: all(each.done() for each in waiting), within=10)
+        assert sorted(len(each.result()) for each in waiting) == [0, 1]

@@ -20,7 +20,7 @@ CLOCK = VirtualClock(now_ms=SYSTEM_CLOCK.now_ms())
 @pytest.fixture(scope="module")
 def sqs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SqsWeb]:
     once = 'publish = ["*"]\nconsume = ["*"]\nrate = "1/h"'
-    small = 'publish = ["*"]\nconsume = ["*"]\nmax_request = 200'
+    small = 'publish = ["*"]\nconsume = ["*"]\nmax_request = 200\nmax_batch = 2'
     tokens = rules(shop=once, batcher=once, reader=once, other=small)
     with sqs_web(tmp_path_factory.mktemp("sqs"), tokens=tokens, clock=CLOCK) as sqs:
         sqs.made("q")
@@ -73,6 +73,17 @@ def test_a_batch_that_is_none_is_refused_whole(
         sqs.ask("SendMessageBatch", QueueUrl="q", Entries=entries)
 
 
+def test_a_batch_has_no_more_messages_than_its_token_may_send_or_receive(sqs: SqsWeb) -> None:
+    _emptied(sqs, "q")
+    asked = {"QueueUrl": "q", "by": "other"}
+    with pytest.raises(SqsRefused, match="TooManyEntriesInBatchRequest"):
+        sqs.ask("SendMessageBatch", Entries=_entries(3), **asked)
+    for _ in range(2):
+        sqs.ask("SendMessageBatch", Entries=[{"Id": each, "MessageBody": "x"} for each in "ab"],
+                **asked)  # fmt: skip
+    assert len(sqs.received("q", by="other")) == 2
+
+
 def test_numbers_of_a_sequence_grow_within_a_millisecond_too(sqs: SqsWeb) -> None:
     answer = sqs.ask("SendMessageBatch", QueueUrl="q.fifo", Entries=[
         {"Id": str(number), "MessageBody": f"sequence {number}", "MessageGroupId": "sequence"}
@@ -111,7 +122,7 @@ def test_what_is_visible_again_at_once_is_not_in_flight(sqs: SqsWeb) -> None:
     counts, before = [], sqs.gateway.open_in("q", GROUP)
     for _ in range(2):
         [one] = sqs.received("q", VisibilityTimeout=0)
-        assert one["MessageId"] == sent
+        assert (one["MessageId"], one["Attributes"]["SenderId"]) == (sent, "owner")
         counts.append(one["Attributes"]["ApproximateReceiveCount"])
         assert sqs.gateway.open_in("q", GROUP) == before
     assert counts == ["1", "2"]
@@ -176,21 +187,40 @@ def test_an_attempt_of_which_all_is_settled_gets_what_comes_next(sqs: SqsWeb) ->
 
 def test_a_receipt_that_settles_nothing_is_told_by_what_it_is(sqs: SqsWeb) -> None:
     elsewhere = Receipts("http://10.0.0.7:8380", "another secret").new()
-    sqs.sent("q")
-    [late] = [one["ReceiptHandle"] for one in sqs.received("q", MaxNumberOfMessages=1)]
-    sqs.ask("DeleteMessage", QueueUrl="q", ReceiptHandle=late)
-    for receipt, deleted, changed in [
-        (late, None, "MessageNotInflight"),
-        (elsewhere, "ServiceUnavailable", "ServiceUnavailable"),
-        ("none", "ReceiptHandleIsInvalid", "ReceiptHandleIsInvalid"),
+    late = {}
+    for queue, fields in {"q": {}, "q.fifo": {"MessageGroupId": "late"}}.items():
+        sqs.sent(queue, "late", **fields)
+        [late[queue]] = [
+            one["ReceiptHandle"] for one in sqs.received(queue) if one["Body"] == "late"
+        ]
+        sqs.ask("DeleteMessage", QueueUrl=queue, ReceiptHandle=late[queue])
+    for queue, receipt, deleted, changed in [
+        ("q", late["q"], None, "MessageNotInflight"),
+        ("q.fifo", late["q.fifo"], "InvalidParameterValue", "MessageNotInflight"),
+        ("q", elsewhere, "ServiceUnavailable", "ServiceUnavailable"),
+        ("q", "none", "ReceiptHandleIsInvalid", "ReceiptHandleIsInvalid"),
     ]:
         for operation, code in (("DeleteMessage", deleted), ("ChangeMessageVisibility", changed)):
-            asked = {"QueueUrl": "q", "ReceiptHandle": receipt, "VisibilityTimeout": 5}
+            asked = {"QueueUrl": queue, "ReceiptHandle": receipt, "VisibilityTimeout": 5}
             if code is None:
                 sqs.ask(operation, **asked)
                 continue
             with pytest.raises(SqsRefused, match=code):
                 sqs.ask(operation, **asked)
+
+
+def test_a_wrong_visibility_in_a_batch_is_refused_for_its_entry_alone(sqs: SqsWeb) -> None:
+    sqs.sent("q", "batch")
+    [receipt] = [one["ReceiptHandle"] for one in sqs.received("q") if one["Body"] == "batch"]
+    answer = sqs.ask("ChangeMessageVisibilityBatch", QueueUrl="q", Entries=[
+        {"Id": name, "ReceiptHandle": receipt, "VisibilityTimeout": seconds}
+        for name, seconds in (("late", 43_201), ("right", 60), ("early", -1))
+    ])  # fmt: skip
+    assert answer["Successful"] == [{"Id": "right"}]
+    assert {(each["Id"], each["Code"], each["SenderFault"]) for each in answer["Failed"]} == {
+        (name, "InvalidParameterValue", True) for name in ("late", "early")
+    }
+    sqs.ask("DeleteMessage", QueueUrl="q", ReceiptHandle=receipt)
 
 
 def test_what_the_store_has_not_answered_is_tried_again(

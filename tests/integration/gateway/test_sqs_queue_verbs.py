@@ -196,6 +196,14 @@ def test_an_address_has_the_scheme_that_its_client_has_used(sqs: SqsWeb) -> None
     assert url("javascript") == "http://queues.example/000000000000/dead"
 
 
+def test_an_access_key_that_is_no_token_is_refused(sqs: SqsWeb) -> None:
+    key = {"authorization": "AWS4-HMAC-SHA256 Credential=guessed/x"}
+    reply = sqs.web.post("/", headers={**key, "x-amz-target": "AmazonSQS.ListQueues"})
+    assert reply.status_code == 403
+    assert "InvalidClientTokenId" in reply.headers["x-amzn-query-error"]
+    assert "give one as the access key" in reply.json()["message"]
+
+
 def test_a_request_without_a_body_names_nothing_more(sqs: SqsWeb) -> None:
     key = {"authorization": f"AWS4-HMAC-SHA256 Credential={TOKENS['owner'][0]}/x"}
     reply = sqs.web.post("/", headers={**key, "x-amz-target": "AmazonSQS.ListQueues"})

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import socket
-import threading
 from base64 import b64encode
 from typing import Any
 
@@ -166,31 +164,3 @@ def test_a_wrong_mode_is_refused(app: QFrame, receiver: Receiver) -> None:
         events(app, receiver, "cloud")
     with pytest.raises(BadOption, match="one message unless events are batched"):
         events(app, receiver, "structured", batch=Batch(4, "20ms"))
-
-
-def test_a_receiver_that_answers_byte_by_byte_is_left_in_time(app: QFrame) -> None:
-    """Each byte comes soon enough for a limit on silence, and the head has no end."""
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        ended = threading.Event()
-
-        def dribble() -> None:
-            connection, _ = server.accept()
-            with connection:
-                try:
-                    while not ended.wait(0.05):
-                        connection.sendall(b"H")
-                except OSError:
-                    return
-
-        thread = threading.Thread(target=dribble)
-        thread.start()
-        try:
-            url = f"http://127.0.0.1:{server.getsockname()[1]}/"
-            push(app, FEED, "p", url, secrets=OLD, private=True, timeout=0.5, max_attempts=1)
-            app.publish(FEED, 1, key="k")
-            app.run(drain=True)
-            [letter] = app.admin.dead(FEED, "p")
-        finally:
-            ended.set()
-            thread.join()
-    assert "cannot be reached" in str(letter.error)

@@ -101,6 +101,17 @@ def test_a_receiver_that_answers_byte_by_byte_is_left_in_time(
         sent(port, clock, tls=tls)
 
 
+def test_of_an_answer_without_end_the_beginning_is_read() -> None:
+    def answer(connection: socket.socket) -> None:
+        connection.recv(65_536)
+        connection.sendall(b"HTTP/1.1 500 No\r\n\r\n")
+        while True:
+            connection.sendall(b"x" * 10_000)
+
+    with listening(answer) as port, pytest.raises(WebhookRefused, match=r"answered 500: x{200}$"):
+        sent(port, SYSTEM_CLOCK, tls=False)
+
+
 @pytest.mark.parametrize("tls", [False, True])
 def test_a_receiver_that_takes_a_body_bit_by_bit_is_left_in_time(
     tls: bool, files: tuple[Path, Path], served_by: ssl.SSLContext,
