@@ -243,6 +243,17 @@ def test_sentinels_have_options_of_their_own_beside_those_of_the_primary() -> No
         ("redis://h?socket_timeout=86401", "is not above 0"),
         ("redis://h?socket_timeout=0", "is not above 0"),
         ("redis://h?socket_connect_timeout=nan", "is not above 0"),
+        ("redis+cluster://h?ssl_ca_certs=/ca.pem", "write rediss://"),
+        *[(f"redis://h?socket_timeout={each}", "is not above") for each in ("inf", "-1", "1e300")],
+        ("redis://h?socket_timeout=soon", "could not convert"),
+        *[
+            (f"{scheme}://{place}", r"brackets.*%5B for \[")
+            for place in ("u:p[1]r@h", "u:p]r@h", "[::1")
+            for scheme in ("redis", "redis+cluster", "redis+sentinel")
+        ],
+        ("unix://", "it names no server"), ("redis:///run/redis.sock", "it names no server"),
+        ("unix://run/redis.sock", "it names the host run before the path; .*three slashes"),
+        ("unix:///r.sock?ssl_ca_certs=/ca", "uses TLS"), ("unix:///r.sock?db=x", "invalid literal"),
         ("rediss://h?ssl_ca_certs=/absent.pem", "/absent.pem cannot be used"),
     ],
 )  # fmt: skip
@@ -250,6 +261,7 @@ def test_a_url_that_cannot_be_used_is_refused(url: str, words: str) -> None:
     with pytest.raises(BadUrl, match=words) as raised:
         Redis(url)
     assert str(raised.value).count("store ") == 1
+    assert "]r" not in str(raised.value)  # a part of a password
 
 
 def test_the_longest_timeout_and_the_only_database_of_a_cluster_may_be_named() -> None:

@@ -117,6 +117,18 @@ def check(backend: Backend, error: Exception, meaning: Meaning) -> None:
             lasting(BadUrl, "an option is wrong"),
         ),
         (psycopg.DataError("cannot contain NUL (0x00) bytes"), lasting(BadUrl, "NUL character")),
+        (
+            psycopg.errors.InvalidSqlStatementName('prepared statement "_pg3_0" does not exist'),
+            lasting(BadUrl, "prepare_threshold=0"),
+        ),
+        (
+            psycopg.OperationalError("FATAL: unsupported startup parameter: options"),
+            Meaning(False, True, BadUrl, "ignore_startup_parameters"),
+        ),
+        (
+            psycopg.ProgrammingError("transaction blocks not allowed in statement pooling mode"),
+            lasting(BadUrl, "pool_mode = transaction"),
+        ),
         (of_postgres("22003"), lasting(psycopg.errors.NumericValueOutOfRange)),
         (of_postgres("53200"), lasting(StoreUnavailable)),
         (of_postgres("42601", "bad value for x"), lasting(psycopg.errors.SyntaxError)),

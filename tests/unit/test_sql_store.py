@@ -18,7 +18,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sqlalchemy import bindparam, event, select
 
-from qframe import BadUrl, Outgoing, QFrame, SchemaMismatch, StoreFull, StoreUnavailable, Topic
+from qframe import Outgoing, QFrame, SchemaMismatch, StoreFull, Topic
 from qframe.clock import VirtualClock
 from qframe.drivers.sql import Database, Statement, Transaction
 from qframe.outcomes import Verdict
@@ -71,47 +71,6 @@ def filled(app: QFrame, kind: str, **options: Any) -> Topic:
     )  # fmt: skip
     assert app.store.verify(topic) == []
     return topic
-
-
-@pytest.mark.promise(10)
-@pytest.mark.parametrize(
-    ("kind", "damage", "complaint"),
-    [
-        ("stream", "UPDATE qframe_cursors SET acked = acked + 1", "9 published, but"),
-        ("stream", "UPDATE qframe_cursors SET floor = 8", "floor 8, read 3, head 9 out of order"),
-        (
-            "stream",
-            "UPDATE qframe_cursors SET receipt = NULL",
-            "in doing without a lease or receipt",
-        ),
-        ("stream", "DELETE FROM qframe_log WHERE seq = 5", "offsets 5 to 5 are not in the"),
-        ("stream", "DELETE FROM qframe_dead", "9 published, but"),
-        ("ordered", "DELETE FROM qframe_subjects WHERE state = 1", "messages behind no head"),
-        ("ordered", "DELETE FROM qframe_backlog WHERE seq = 8", "published, but"),
-        ("ordered", "UPDATE qframe_subjects SET receipt = NULL WHERE state = 2", "without a lease"),
-        ("ordered", "UPDATE qframe_subjects SET given = 9 WHERE state = 2", "a run of 9"),
-        ("ordered", "UPDATE qframe_subjects SET behind = 0 WHERE state = 1", "behind is 0"),
-        ("ordered", "UPDATE qframe_subjects SET receipt = 'x' WHERE state = 1", "with a receipt"),
-        ("priority", "UPDATE qframe_subjects SET rank = 4 WHERE state = 1", "todo with rank 4"),
-        ("delay", "UPDATE qframe_subjects SET state = 1 WHERE state = 0", "in todo with rank"),
-        ("delay", "UPDATE qframe_cursors SET published = 40", "40 published, but"),
-    ],
-)
-def test_verify_speaks_when_the_tables_are_damaged(
-    app: QFrame, path: Path, kind: str, damage: str, complaint: str
-) -> None:
-    topic = filled(app, kind)
-    change(path, damage)
-    found = app.store.verify(topic)
-    assert any(complaint in each for each in found), found
-
-
-@pytest.mark.promise(10)
-def test_a_settled_range_out_of_place_is_found(app: QFrame, path: Path) -> None:
-    topic = filled(app, "stream")
-    blob = ranges.dump([(1, 2)]).hex()
-    change(path, f"UPDATE qframe_cursors SET settled = X'{blob}'")
-    assert any("settled range 1-2" in each for each in app.store.verify(topic))
 
 
 def test_tables_of_a_later_version_are_refused_and_left_alone(app: QFrame, path: Path) -> None:
@@ -207,29 +166,6 @@ def test_what_falls_due_all_at_once_joins_its_log_in_steps_and_in_order(path: Pa
     store.close()
 
 
-@pytest.mark.promise(1)
-def test_opening_again_finds_everything_as_it_was(app: QFrame) -> None:
-    topic = filled(app, "ordered")
-    before = app.store.stats(topic)
-    app.close()
-    assert app.store.stats(topic) == before
-    found = app.store.topic(topic.name)
-    assert found == topic
-
-
-def test_a_file_that_is_no_database_and_one_that_cannot_be_opened_are_told_apart(
-    tmp_path: Path,
-) -> None:
-    text = tmp_path / "notes.txt"
-    text.write_text("not a database, " * 100)
-    with pytest.raises(BadUrl, match="the file is not a database"):
-        SqlStore(f"sqlite:///{text}")
-    folder = tmp_path / "folder.db"
-    folder.mkdir()
-    with pytest.raises(BadUrl, match="the file cannot be opened"):
-        SqlStore(f"sqlite:///{folder}")
-
-
 def test_a_file_that_only_its_user_may_read_stays_so_with_all_that_lies_beside_it(
     tmp_path: Path,
 ) -> None:
@@ -266,23 +202,6 @@ def test_a_full_database_refuses_the_batch_whole_and_goes_on_when_there_is_room(
     app.publish_many(topic, ["x" * 1000] * 100)
     assert sum(one.published for one in store.stats(topic)) == 100
     app.close()
-
-
-def test_a_database_that_another_process_holds_locked_is_unavailable_and_nothing_is_written(
-    app: QFrame, path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("qframe.drivers.sql_sqlite.BUSY_TIMEOUT_MS", 50)
-    topic = filled(app, "stream")
-    app.close()
-    other = sqlite3.connect(path, isolation_level=None)
-    before = app.store.stats(topic)
-    other.execute("BEGIN IMMEDIATE")
-    with pytest.raises(StoreUnavailable, match="locked"):
-        app.publish(topic, 1)
-    other.execute("ROLLBACK")
-    other.close()
-    assert app.store.stats(topic) == before
-    assert app.publish(topic, 1).outcome == "stored"
 
 
 PUBLISHER = """
@@ -347,22 +266,6 @@ def test_namespaces_keep_apart_what_lies_in_one_file(path: Path) -> None:
     other.declare(Topic("t", kind="delay", slots=4))
     assert [topic.kind for topic in one.topics()] == ["stream"]
     one.close()
-    other.close()
-
-
-def test_a_bell_rings_for_what_another_connection_commits_and_when_it_is_rung(path: Path) -> None:
-    topic = Topic("t", slots=1)
-    store, other = SqlStore(f"sqlite:///{path}"), SqlStore(f"sqlite:///{path}")
-    store.declare(topic)
-    bell = store.bell([topic])
-    bell.wait(0.05)
-    assert not bell.wait(0.05)
-    other.subscribe(topic, "g")
-    assert bell.wait(60)
-    bell.ring()
-    assert bell.wait(60)
-    bell.close()
-    store.close()
     other.close()
 
 

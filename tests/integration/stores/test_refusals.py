@@ -8,12 +8,10 @@ from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 
 import psycopg
-import pymysql
 import pytest
 from eventually import eventually
 from servers import MariaDbServer, PostgresServer, RedisServer, free_port
 from sqlalchemy import make_url
-from sqlalchemy.exc import TimeoutError as NoneFree
 from typer.testing import CliRunner
 
 from qframe import BadUrl, QFrame, StoreUnavailable, Topic
@@ -23,7 +21,6 @@ from qframe.doctor.examine import examine
 from qframe.drivers import redis as driver
 from qframe.drivers import sql_mariadb, sql_sqlite
 from qframe.drivers.sql import Transaction
-from qframe.drivers.sql_mariadb import MariaDb
 from qframe.drivers.sql_sqlite import Sqlite
 from qframe.options.settings import Settings
 from qframe.stores.sql.cursors import lock_topic
@@ -113,23 +110,6 @@ def test_a_postgres_that_takes_no_writes_says_so(tmp_path: Path) -> None:
             app.publish(TOPIC, 1, key="a")
 
 
-@pytest.mark.parametrize(
-    ("code", "text"),
-    [
-        (1040, "refuses connections: .*; raise its max_connections"),
-        (1203, "refuses connections: .*; raise its max_connections"),
-        (1290, "refuses writes: .*; name the primary"),
-        (1836, "refuses writes: .*; name the primary"),
-        (1205, "is held up: .*; end the transaction"),
-    ],
-)
-def test_a_mariadb_that_refuses_says_what(code: int, text: str) -> None:
-    backend = MariaDb(make_url("mysql+pymysql://qframe@127.0.0.1/qframe"))
-    error = pymysql.err.OperationalError(code, "the server's own words")
-    with pytest.raises(StoreUnavailable, match=text):
-        raise backend.translated(error, unknown=False)
-
-
 def test_a_publish_within_a_transaction_of_the_stores_own_file_is_told_to_wait_for_its_end(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -159,11 +139,6 @@ def test_a_sqlite_file_that_its_user_may_not_write_says_so(tmp_path: Path) -> No
         reader.execute("CREATE TABLE goods (name TEXT)")
     with pytest.raises(StoreUnavailable, match=r"refuses writes: .*; let this user write the file"):
         raise backend.translated(refused.value, unknown=False)
-
-
-def test_a_directory_in_place_of_a_sqlite_file_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(BadUrl, match="cannot be opened; name a file that this user may read"):
-        SqlStore(f"sqlite:///{tmp_path}")
 
 
 def test_a_program_that_forks_after_its_worker_has_ended_is_warned_of_nothing(
@@ -247,28 +222,6 @@ def test_a_mariadb_that_ends_statements_says_so(mariadb: MariaDbServer) -> None:
             app.declare(TOPIC)
     finally:
         mariadb.call("SET GLOBAL max_statement_time = DEFAULT")
-
-
-def test_a_process_that_has_all_its_connections_in_use_says_so(tmp_path: Path) -> None:
-    backend = Sqlite(make_url(f"sqlite:///{tmp_path}/shop.db"))
-    backend.pool = backend.pool.recreate()
-    backend.pool._timeout = 0.01  # type: ignore[attr-defined] # in place of 30 s
-    with ExitStack() as taken:
-        for _ in range(8 + 64):
-            taken.enter_context(closing(backend.pool.connect()))
-        with pytest.raises(NoneFree) as refused:
-            backend.pool.connect()
-    backend.pool.dispose()
-    with pytest.raises(StoreUnavailable, match=r"no connection left .*; run fewer consumers"):
-        raise backend.translated(refused.value, unknown=False)
-
-
-def test_a_sqlite_file_whose_disk_fails_says_so(tmp_path: Path) -> None:
-    backend = Sqlite(make_url(f"sqlite:///{tmp_path}/shop.db"))
-    with pytest.raises(
-        StoreUnavailable, match=r"cannot be read or written: .*; see what the system"
-    ):
-        raise backend.translated(sqlite3.OperationalError("disk I/O error"), unknown=False)
 
 
 def test_a_sqlite_file_that_is_damaged_says_so(tmp_path: Path) -> None:

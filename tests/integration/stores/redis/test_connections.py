@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
-from contextlib import closing
 from importlib.resources import files
 from pathlib import Path
 
@@ -12,7 +11,6 @@ import pytest
 import redis.utils
 from bench import Bench, body_of
 from eventually import eventually
-from redis.cluster import REDIS_ALLOWED_KEYS
 from servers import Proxy, RedisServer
 from serving import Publishing, Serving
 
@@ -54,22 +52,6 @@ def bench(proxy: Proxy) -> Iterator[Bench]:
     yield bench
     bench.check()
     bench.close()
-
-
-@pytest.mark.parametrize("sort", ["redis_server", "redis_cluster", "redis_sentinel"])
-def test_the_packages_version_is_read_once_for_all_connections_of_a_store(
-    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, sort: str
-) -> None:
-    if sort == "redis_cluster" and "driver_info" not in REDIS_ALLOWED_KEYS:
-        pytest.skip("redis-py before 8 hands no driver_info on to a cluster's connections")
-    url = request.getfixturevalue(sort).url
-    reads: list[str] = []
-    real = redis.utils.get_lib_version
-    monkeypatch.setattr("redis.utils.get_lib_version", lambda: reads.append(real()) or reads[-1])
-    with closing(RedisStore(url, namespace="once")) as store:
-        store.topics()
-        of_sentinels = 3 if sort == "redis_sentinel" else 0
-        assert len(reads) <= 1 + 2 * of_sentinels
 
 
 # Single operations whose reply is dropped.

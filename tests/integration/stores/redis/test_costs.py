@@ -462,20 +462,6 @@ def test_a_page_of_dead_letters_does_not_read_a_page_of_each_slot(
     assert sent(server, lambda: bench.store.dead(topic, "g", ChosenDead(limit=100))) < 70_000
 
 
-def test_a_peek_costs_what_it_shows_though_thousands_wait(
-    bench: Bench, server: RedisServer
-) -> None:
-    topic = bench.topic("delay", "g")
-    entries = [bench.entry(topic, "x" * 100, f"k{n}", delay_ms=600_000 - n) for n in range(2000)]
-    bench.store.publish(topic, entries)
-
-    def peek() -> list[Any]:
-        return [each.key for each in bench.store.peek(topic, "g", states=["waiting"], limit=3)]
-
-    assert peek() == ["k1999", "k1998", "k1997"]
-    assert sent(server, peek) < 30_000
-
-
 @pytest.mark.parametrize("kind", ["stream", "ordered", "delay"])
 def test_an_audit_holds_no_more_than_a_page_of_bodies_and_errors(
     bench: Bench, monkeypatch: pytest.MonkeyPatch, kind: str

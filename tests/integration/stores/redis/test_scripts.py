@@ -11,21 +11,43 @@ from typing import Any
 import pytest
 from bench import Bench
 from eventually import eventually
+from script_heads import NAMES, head_of, named_in, repeated_in, text_of
 from servers import RedisServer
 from serving import Publishing, Serving
 from timer_acts import cancel, edit
 
 from qframe import Outgoing, Topic
 from qframe.clock import VirtualClock
+from qframe.drivers.redis import Call
+from qframe.stores.doubling import Doubling
 from qframe.stores.records import ChosenDead
 from qframe.stores.redis.store import RedisStore
 from qframe.stores.types import PullRequest
+
+RARE = {"find_dead", "look", "mend"}  # for what somebody has damaged, or an old version wrote
+OF_STREAMS = {
+    "end_stream", "offsets_at", "publish_stream", "pull_stream", "seek", "settle_stream",
+}  # fmt: skip
 
 
 @pytest.fixture
 def server(tmp_path: Path) -> Iterator[RedisServer]:
     with RedisServer(tmp_path) as server:
         yield server
+
+
+@pytest.fixture
+def sent(monkeypatch: pytest.MonkeyPatch) -> list[Call]:
+    """The calls of scripts from now on."""
+    calls: list[Call] = []
+    packed = Call.packed
+
+    def noted(call: Call, known: bool) -> bytes:
+        calls.append(call)
+        return packed(call, known)
+
+    monkeypatch.setattr(Call, "packed", noted)
+    return calls
 
 
 class Forgetful:
@@ -45,8 +67,9 @@ class Forgetful:
 @pytest.mark.gate
 @pytest.mark.parametrize("kind", ["stream", "ordered", "delay", "priority", "merge"])
 def test_every_operation_works_on_a_server_that_has_forgotten_its_scripts(
-    server: RedisServer, kind: str
+    server: RedisServer, kind: str, sent: list[Call]
 ) -> None:
+    """Each call has as many arguments as the head of its script lists."""
     clock = VirtualClock()
     store = RedisStore(server.url, clock=clock)
     forgetful = Forgetful(store, server)
@@ -89,10 +112,32 @@ def test_every_operation_works_on_a_server_that_has_forgotten_its_scripts(
     assert forgetful.claim(topic, "g", "a", {0: "1", 1: "1"}) == [0, 1]
     forgetful.release_slots(topic, "g", "a", [0])
     assert list(forgetful.roster(topic, "g").owners) == [1]
+    forgetful.retire(topic, "g", "a")
     forgetful.leave(topic, "g", "a")
     assert forgetful.roster(topic, "g").members == []
+    forgetful.tune(topic, "g", {"threads": "2"})
+    forgetful.report(topic, "g", "w", "{}")
+    assert forgetful.draw(topic, "g", 1, rate=1, per_ms=1000, burst=2).granted == 1
+    assert forgetful.birth(topic) == forgetful.birth(topic)
+    growing = Doubling(forgetful, topic.name, owned=lambda *_: (), pause=lambda _: None)  # type: ignore[arg-type]
+    bench.publish(topic, "moved", "k")
+    grown = growing.finish(growing.begin(4))
+    bench.take(grown)
+    [moved] = forgetful.explain(grown, bench.got(grown)[0].id)
+    state = "doing" if topic.has_subjects else "absent"
+    assert forgetful.hasten(grown, "g", moved.head_place) == state
+    assert forgetful.skip(grown, "g", moved.head_place, "no") == state
+    assert forgetful.history(grown, moved.id) == []
+    forgetful.subscribe(grown, "late")
     bench.check()
-    assert forgetful.drop_group(topic, "g")
+    assert forgetful.drop_group(grown, "g")
+    for call in sent:
+        head = head_of(text_of(call.script.name))
+        fixed, each = len(named_in(head)) - 1, repeated_in(head)
+        more = len(call.arguments) - fixed
+        assert more >= 0 == (more % each if each else more), call.script.name
+    for name in {*NAMES} - {call.script.name for call in sent} - RARE:
+        assert (name in OF_STREAMS) is topic.has_subjects, name
     bench.close()
 
 

@@ -49,15 +49,6 @@ def test_messages_go_over_tls(server: tuple[str, Path]) -> None:
     assert sorted(handled) == list(range(20))
 
 
-def test_a_server_with_another_certificate_is_not_spoken_to(
-    server: tuple[str, Path], tmp_path: Path
-) -> None:
-    url, _ = server
-    other, _ = certificate(tmp_path / "tls", "other")
-    with QFrame(f"{url}?ssl_ca_certs={other}") as app, pytest.raises(StoreUnavailable, match="ert"):
-        app.publish(Topic("orders"), 1)
-
-
 def test_a_certificate_that_is_not_trusted_is_told_from_a_server_that_is_away(
     server: tuple[str, Path], tmp_path: Path
 ) -> None:
@@ -138,14 +129,6 @@ def test_a_file_that_cannot_be_read_is_named(scheme: str, option: str, tmp_path:
     for file, why in ((tmp_path / "absent", "No such file"), (empty, "")):
         with pytest.raises(BadUrl, match=f"{file} cannot be used .*{why}"):
             open_store(f"{scheme}://localhost/{path}?{option}={file}")
-
-
-def test_options_of_tls_in_a_url_without_tls_are_refused() -> None:
-    """The messages, and the password, would go in plain text."""
-    for scheme in ("redis://localhost", "redis+cluster://localhost"):
-        for option in ("ssl_ca_certs=/etc/ca.pem", "ssl=true"):
-            with pytest.raises(BadUrl, match="write rediss://"):
-                open_store(f"{scheme}?{option}")
 
 
 @pytest.fixture

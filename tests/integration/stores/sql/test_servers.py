@@ -6,19 +6,17 @@ import threading
 from contextlib import closing, suppress
 from typing import Any
 
-import psycopg
 import pytest
 from databases import EPOCH, Together, begun, entry, pulled
 from eventually import eventually
 from interleaving.points import Run, SteppedPool
 from pooler import Pooler
 from servers import MariaDbServer, PostgresServer
-from sqlalchemy import make_url, select
+from sqlalchemy import select
 from timer_acts import edit
 
 from qframe import BadBody, BadUrl, Outgoing, QFrame, Reject, StoreForbidden, Topic, UnknownGroup
 from qframe.drivers.sql import Statement, Transaction
-from qframe.drivers.sql_postgres import Postgres
 from qframe.outcomes import Moved, Outcome
 from qframe.stores.sql import groups
 from qframe.stores.sql.cursors import lock_slots
@@ -307,31 +305,6 @@ def test_an_idle_worker_behind_a_pooler_learns_of_what_others_publish(
             eventually(lambda number=number: number in handled)
         app.stop()
         worker.join()
-
-
-@pytest.mark.parametrize(
-    ("error", "remedy"),
-    [
-        (
-            psycopg.errors.InvalidSqlStatementName('prepared statement "_pg3_0" does not exist'),
-            "prepare_threshold=0",
-        ),
-        (
-            psycopg.OperationalError("FATAL: unsupported startup parameter: options"),
-            "ignore_startup_parameters",
-        ),
-        (
-            psycopg.ProgrammingError("transaction blocks not allowed in statement pooling mode"),
-            "pool_mode = transaction",
-        ),
-    ],
-)
-def test_what_a_pooler_cannot_do_is_told_with_the_setting_that_helps(
-    error: Exception, remedy: str
-) -> None:
-    backend = Postgres(make_url("postgresql://qframe@127.0.0.1/qframe"))
-    with pytest.raises(BadUrl, match=rf"a pooler cannot do .*{remedy}.*see docs/configuration.md"):
-        raise backend.translated(error, unknown=False)
 
 
 @pytest.mark.gate
