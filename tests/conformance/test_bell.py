@@ -11,11 +11,13 @@ from bench import Bench
 from eventually import eventually
 from timer_acts import edit
 
+from qframe.outcomes import Verdict
 from qframe.stores.bell import Bell
 from qframe.stores.types import PullRequest
 from qframe.topic import Topic
 
 LONG_S = 30.0
+KINDS = ("stream", "ordered", "delay")
 
 
 class Waiting:
@@ -62,7 +64,7 @@ def test_closing_ends_a_wait(bench: Bench) -> None:
     eventually(lambda: not waiting.thread.is_alive())
 
 
-@pytest.mark.parametrize("kind", ["stream", "ordered", "delay", "priority", "merge"])
+@pytest.mark.parametrize("kind", KINDS)
 def test_a_store_that_has_a_bell_rings_it_at_a_publish(bench: Bench, kind: str) -> None:
     topic = bench.topic(kind, "g")
     bell = silent(bench, topic)
@@ -76,24 +78,26 @@ def test_a_store_that_has_a_bell_rings_it_at_a_publish(bench: Bench, kind: str) 
     bell.close()
 
 
-@pytest.mark.parametrize("kind", ["stream", "ordered", "delay", "priority", "merge"])
-@pytest.mark.parametrize("delay_ms", [0, 1000])
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    ("verdict", "delay_ms"), [(Verdict.RETRY, 0), (Verdict.RETRY, 1000), (Verdict.RELEASE, 0)]
+)
 def test_it_rings_when_a_settlement_makes_something_due_again_also_later(
-    bench: Bench, kind: str, delay_ms: int
+    bench: Bench, kind: str, verdict: Verdict, delay_ms: int
 ) -> None:
     topic = bench.topic(kind, "g")
     bench.publish(topic, 1, "k")
     [first] = bench.got(topic)
     assert bench.got(topic) == []
     bell = silent(bench, topic)
-    bench.retry(topic, first, delay_ms=delay_ms)
+    bench.settle(topic, verdict, first, delay_ms=delay_ms)
     if bench.store.capabilities.bell:
         assert bell.wait(LONG_S)
     bell.close()
 
 
 @pytest.mark.parametrize("end", ["ack", "kill", "release"])
-@pytest.mark.parametrize("kind", ["ordered", "delay", "priority", "merge"])
+@pytest.mark.parametrize("kind", ["ordered", "delay"])
 def test_it_rings_when_the_end_of_a_delivery_makes_way_for_the_next_of_its_subject(
     bench: Bench, kind: str, end: str
 ) -> None:
@@ -131,22 +135,6 @@ def test_every_bell_rings_for_itself(bench: Bench) -> None:
         assert [bell.wait(LONG_S) for bell in bells] == [True, True]
     for bell in bells:
         bell.close()
-
-
-@pytest.mark.parametrize("kind", ["stream", "ordered", "delay", "priority", "merge"])
-@pytest.mark.parametrize("ending", ["retry", "release"])
-def test_a_store_that_has_a_bell_rings_it_for_what_comes_back(
-    bench: Bench, kind: str, ending: str
-) -> None:
-    topic = bench.topic(kind, "g")
-    bench.publish(topic, 1, "k")
-    bell = silent(bench, topic)
-    got = bench.got(topic)
-    if bench.store.capabilities.bell:
-        answers = Waiting(bell, LONG_S).answers
-        getattr(bench, ending)(topic, *got)
-        assert eventually(lambda: answers) == [True]
-    bell.close()
 
 
 def test_it_rings_for_whoever_sleeps_when_another_takes_the_slot(bench: Bench) -> None:

@@ -8,7 +8,7 @@ from bench import SETTLED, Bench, body_of
 from qframe.admin.admin import Admin
 from qframe.stores.records import ChosenDead
 
-KINDS = ("stream", "ordered", "delay", "priority", "merge")
+KINDS = ("stream", "ordered", "delay")
 
 
 @pytest.mark.promise(6)
@@ -65,30 +65,6 @@ def test_a_retried_dead_letter_gives_way_to_a_newer_equal_subject(bench: Bench, 
     assert bench.store.retry_dead(topic, "g") == 1
     assert bench.bodies(topic) == ["new"]
     assert bench.total(topic).published == 1
-
-
-def test_on_ordered_a_retried_dead_letter_is_appended(bench: Bench) -> None:
-    topic = bench.topic("ordered", "g")
-    bench.publish(topic, "old", "k")
-    bench.kill(topic, *bench.got(topic))
-    bench.publish(topic, "new", "k")
-    bench.store.retry_dead(topic, "g")
-    assert bench.bodies(topic) == ["new", "old"]
-
-
-def test_the_longest_dead_come_first(bench: Bench) -> None:
-    topic = bench.topic("stream", "g", slots=4)
-    for number in range(6):
-        bench.publish(topic, number, f"k{number}")
-    got = sorted(bench.got(topic), key=body_of)
-    for one in got:
-        bench.kill(topic, one)
-        bench.advance(10)
-    assert [int(letter.body) for letter in bench.store.dead(topic, "g")] == list(range(6))
-    assert len(bench.store.dead(topic, "g", ChosenDead(limit=2))) == 2
-    assert [
-        letter.body for letter in bench.store.dead(topic, "g", ChosenDead(ids=[got[3].id]))
-    ] == [b"3"]
 
 
 @pytest.mark.parametrize("cause", [None, "E: no"])
@@ -204,19 +180,6 @@ def test_a_retried_dead_letter_is_the_message_it_was_and_forgets_its_error(
     assert (total.published, total.settled, total.dead) == (1, 1, 0)
 
 
-@pytest.mark.promise(6)
-@pytest.mark.parametrize("kind", KINDS)
-def test_a_retried_dead_letter_may_die_again(bench: Bench, kind: str) -> None:
-    topic = bench.topic(kind, "g")
-    bench.publish(topic, 1, "k")
-    for round_ in range(3):
-        bench.kill(topic, *bench.got(topic), error=f"no {round_}")
-        [letter] = bench.store.dead(topic, "g")
-        assert (letter.error, letter.attempts) == (f"no {round_}", 1)
-        assert bench.store.retry_dead(topic, "g") == 1
-    assert bench.total(topic).published == 1
-
-
 def test_a_retried_dead_letter_of_a_stream_comes_back_alone_under_its_offset(
     bench: Bench,
 ) -> None:
@@ -247,20 +210,6 @@ def test_a_retried_dead_letter_is_absorbed_by_an_equal_subject_that_is_in_doing(
     assert bench.got(topic) == []
     total = bench.total(topic)
     assert (total.published, total.settled, total.dead) == (1, 1, 0)
-
-
-@pytest.mark.parametrize("kind", ["delay", "priority", "merge"])
-def test_two_dead_letters_of_one_subject_are_retried_as_one(bench: Bench, kind: str) -> None:
-    topic = bench.topic(kind, "g")
-    for body in ("older", "newer"):
-        bench.publish(topic, body, "k")
-        bench.kill(topic, *bench.got(topic))
-        bench.advance(5)
-    assert bench.total(topic).dead == 2
-    assert bench.store.retry_dead(topic, "g") == 2
-    assert bench.bodies(topic) == ["newer"]
-    total = bench.total(topic)
-    assert (total.published, total.doing, total.dead) == (1, 1, 0)
 
 
 @pytest.mark.parametrize("kind", ["delay", "priority", "merge"])

@@ -13,7 +13,7 @@ from qframe.stores.base import Store
 from qframe.stores.redis.store import RedisStore
 from qframe.stores.types import NO_EPOCH
 
-SUBJECTS = ("ordered", "delay", "priority", "merge")
+SUBJECTS = ("ordered", "delay")
 KINDS = ("stream", *SUBJECTS)
 
 

@@ -11,7 +11,7 @@ from qframe.stores.records import ChosenDead
 from qframe.stores.types import NO_EPOCH, PullTerms
 from qframe.topic import Topic
 
-SUBJECTS = ("ordered", "delay", "priority", "merge")
+SUBJECTS = ("ordered", "delay")
 KINDS = ("stream", *SUBJECTS)
 
 
@@ -181,17 +181,6 @@ def test_seeking_among_very_many_dead_letters_drops_those_alone_that_come_again(
     assert len(bench.got(topic, limit=1600)) == 1600
 
 
-def test_the_offsets_of_a_time_are_the_first_at_or_after_it(bench: Bench) -> None:
-    topic = bench.topic("stream", "g")
-    for number in range(3):
-        bench.publish(topic, number)
-        bench.advance(100)
-    then = bench.store.now_ms() - 150
-    assert bench.store.offsets_at(topic, then) == {0: 2}
-    assert bench.store.offsets_at(topic, 0) == {0: 0}
-    assert bench.store.offsets_at(topic, bench.store.now_ms()) == {0: 3}
-
-
 @pytest.mark.parametrize("kind", SUBJECTS)
 def test_what_is_kept_for_the_first_group_obeys_its_kind(bench: Bench, kind: str) -> None:
     topic = bench.topic(kind)
@@ -215,43 +204,6 @@ def test_what_was_delayed_before_a_group_came_is_for_it_where_it_started_at_the_
     bench.take(topic)
     bench.advance(50)
     assert bench.bodies(topic) == [1]
-
-
-@pytest.mark.parametrize("kind", SUBJECTS)
-def test_a_later_group_sees_nothing_that_another_has_seen(bench: Bench, kind: str) -> None:
-    topic = bench.topic(kind, "g")
-    bench.publish(topic, 1, "a")
-    bench.store.subscribe(topic, "late")
-    bench.take(topic, "late")
-    bench.publish(topic, 2, "b")
-    assert bench.bodies(topic, "late") == [2]
-    assert bench.bodies(topic, "g") == [1, 2]
-    assert (bench.total(topic, "g").published, bench.total(topic, "late").published) == (2, 1)
-
-
-@pytest.mark.parametrize("kind", SUBJECTS)
-def test_what_the_first_group_did_not_want_is_kept_for_the_first_that_does(
-    bench: Bench, kind: str
-) -> None:
-    topic = bench.topic(kind)
-    bench.publish(topic, 1, "a")
-    bench.store.subscribe(topic, "new", "latest")
-    bench.store.subscribe(topic, "all", "earliest")
-    for group in ("new", "all"):
-        bench.take(topic, group)
-    assert bench.bodies(topic, "new") == []
-    assert bench.bodies(topic, "all") == [1]
-
-
-def test_a_later_group_of_a_stream_gets_all_that_is_kept_settled_or_not(bench: Bench) -> None:
-    topic = bench.topic("stream", "g")
-    for number in range(3):
-        bench.publish(topic, number)
-    bench.ack(topic, *bench.got(topic)[:2])
-    bench.store.subscribe(topic, "late")
-    bench.take(topic, "late")
-    assert bench.bodies(topic, "late") == [0, 1, 2]
-    assert bench.total(topic, "late").published == 3
 
 
 @pytest.mark.promise(7)
@@ -349,17 +301,6 @@ def test_seeking_moves_only_the_slots_that_are_named_and_only_this_group(bench: 
         (1, seq) for seq in range(1, sizes[1])
     ]
     assert bench.got(topic, "h") == []
-
-
-def test_seeking_forwards_skips_what_lies_between(bench: Bench) -> None:
-    topic = bench.topic("stream", "g")
-    for number in range(5):
-        bench.publish(topic, number)
-    bench.got(topic, limit=2)
-    bench.store.seek(topic, "g", {0: 4})
-    assert bench.bodies(topic) == [4]
-    one = bench.store.stats(topic)[0]
-    assert (one.floor, one.published, one.doing) == (4, 1, 1)
 
 
 def test_after_a_seek_counts_begin_where_the_group_was_moved_to(bench: Bench) -> None:
@@ -477,11 +418,3 @@ def test_the_offset_of_a_time_counts_a_delayed_one_from_when_it_joined_the_log(
     bench.publish(topic, "after it")
     found = [bench.store.offsets_at(topic, began + ms)[0] for ms in (0, 1, 50, 51, 120, 121)]
     assert found == [0, 0, 0, 1, 2, 3]
-
-
-def test_a_seek_behind_the_end_of_a_log_ends_there(bench: Bench) -> None:
-    topic = bench.topic("stream", "g")
-    bench.publish(topic, 0)
-    bench.store.seek(topic, "g", {0: 99})
-    bench.publish(topic, 1)
-    assert bench.bodies(topic) == [1]

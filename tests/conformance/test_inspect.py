@@ -8,7 +8,7 @@ from timer_acts import cancel
 
 from qframe.stores.records import Stats
 
-SUBJECTS = ("ordered", "delay", "priority", "merge")
+SUBJECTS = ("ordered", "delay")
 KINDS = ("stream", *SUBJECTS)
 
 
@@ -80,13 +80,6 @@ def test_what_stands_behind_a_head_counts_with_it(bench: Bench) -> None:
     assert (bench.total(topic).waiting, bench.total(topic).retrying) == (5, 1)
 
 
-def test_before_there_is_a_group_what_is_kept_is_shown_without_a_name(bench: Bench) -> None:
-    topic = bench.topic("ordered")
-    bench.publish(topic, 1, "k")
-    [one] = bench.store.stats(topic)
-    assert (one.group, one.todo) == ("", 1)
-
-
 def test_it_is_told_since_when_the_oldest_message_is_due(bench: Bench) -> None:
     for kind in KINDS:
         topic = bench.topic(kind, "g")
@@ -97,40 +90,6 @@ def test_it_is_told_since_when_the_oldest_message_is_due(bench: Bench) -> None:
         assert bench.store.stats(topic)[0].next_ms == published + 300
         bench.publish(topic, "now", "b")
         assert bench.store.stats(topic)[0].next_ms == published + 300
-
-
-def test_a_retry_is_late_from_the_moment_for_which_it_was_asked(bench: Bench) -> None:
-    for kind in KINDS:
-        topic = bench.topic(kind, "g")
-        bench.publish(topic, 1, "a")
-        [delivery] = bench.got(topic)
-        retried = bench.store.now_ms()
-        bench.retry(topic, delivery, delay_ms=100)
-        bench.advance(5000)
-        due = bench.store.stats(topic)[0].next_ms
-        assert due is not None
-        assert retried + 100 <= due < retried + 5000
-
-
-def test_a_low_priority_whose_turn_never_comes_shows_in_the_oldest_due(bench: Bench) -> None:
-    topic = bench.topic("priority", "g")
-    began = bench.store.now_ms()
-    for priority in (0, 5, 9):
-        bench.publish(topic, priority, str(priority), priority=priority)
-        bench.advance(10)
-    assert bench.store.stats(topic)[0].next_ms == began
-
-
-def test_it_is_told_when_the_next_message_was_published(bench: Bench) -> None:
-    for kind in KINDS:
-        topic = bench.topic(kind, "g")
-        began = bench.store.now_ms()
-        for key in ("a", "b"):
-            bench.publish(topic, key, key)
-            bench.advance(10)
-        assert bench.store.stats(topic)[0].next_ms == began
-        bench.ack(topic, *bench.got(topic))
-        assert bench.store.stats(topic)[0].next_ms is None
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -219,28 +178,6 @@ def test_a_next_round_is_todo_while_the_head_is_in_doing(bench: Bench, kind: str
     assert [bench.store.explain(topic, name)[0].state for name in ("one", "two")] == [
         "doing", "todo",
     ]  # fmt: skip
-
-
-def test_what_stands_behind_a_head_that_waits_is_waiting(bench: Bench) -> None:
-    topic = bench.topic("ordered", "g")
-    bench.publish(topic, 1, "k", delay_ms=100)
-    bench.publish(topic, 2, "k", id="behind")
-    total = bench.total(topic)
-    assert (total.waiting, total.todo, total.retrying) == (2, 0, 0)
-    assert bench.store.explain(topic, "behind")[0].state == "waiting"
-    bench.advance(100)
-    assert bench.total(topic).todo == 2
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_what_was_retried_is_retrying_only_while_it_waits(bench: Bench, kind: str) -> None:
-    topic = bench.topic(kind, "g")
-    bench.publish(topic, 1, "k")
-    bench.retry(topic, *bench.got(topic), delay_ms=50)
-    assert bench.total(topic).retrying == 1
-    bench.advance(50)
-    total = bench.total(topic)
-    assert (total.retrying, total.waiting, total.todo) == (0, 0, 1)
 
 
 @pytest.mark.parametrize("kind", KINDS)

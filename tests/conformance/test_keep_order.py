@@ -110,18 +110,6 @@ def test_one_that_comes_into_the_midst_of_a_run_cuts_it_off_there(bench: Bench) 
     assert attempts(bench.got(topic)) == [(1, 1, 0), (2, 1, 0)]
 
 
-def test_what_comes_behind_a_run_waits_until_that_is_settled(bench: Bench) -> None:
-    topic = keeping(bench, "a", "a")
-    first, second = bench.got(topic)
-    bench.retry(topic, first)
-    bench.release(topic, second)
-    run = bench.got(topic)
-    put(bench, topic, "a", "b")
-    assert bodies(bench.got(topic)) == [3]
-    assert bench.ack(topic, *run) == SETTLED * 2
-    assert bodies(bench.got(topic)) == [2]
-
-
 def test_when_a_head_is_dead_the_next_goes_on(bench: Bench) -> None:
     topic = keeping(bench, "a", "a", "a")
     first, second, third = bench.got(topic)
@@ -167,18 +155,6 @@ def test_what_a_pull_parks_itself_holds_back_what_follows_in_the_line(bench: Ben
     assert attempts(bench.got(topic)) == [(0, 2, 1), (2, 1, 0)]
 
 
-def test_a_new_owner_finds_each_key_in_order(bench: Bench) -> None:
-    topic = keeping(bench, "a", "b", "a", "a")
-    first, other, *_ = bench.got(topic)
-    bench.ack(topic, other)
-    bench.retry(topic, first)
-    bench.got(topic)
-    bench.take(topic)
-    assert attempts(bench.got(topic)) == [(0, 3, 1)]
-    total = bench.total(topic)
-    assert (total.doing, total.todo, total.settled) == (1, 2, 1)
-
-
 @pytest.mark.parametrize("key", ["0", "#0", "##0", "9" * 512, "#" * 511 + "1", "é" * 256])
 def test_a_key_may_look_like_an_offset_and_be_as_long_as_any(bench: Bench, key: str) -> None:
     topic = keeping(bench, None, key, key)
@@ -221,19 +197,6 @@ def test_a_group_that_begins_to_keep_order_counts_what_it_has_in_hand(bench: Ben
     assert bench.total(topic).doing == 2
     assert bench.ack(topic, first) == SETTLED
     assert bench.total(topic).doing == 1
-
-
-def test_what_is_parked_goes_on_where_order_is_kept_no_more(bench: Bench) -> None:
-    topic = keeping(bench, "a", "a")
-    first, second = bench.got(topic)
-    bench.retry(topic, first, delay_ms=10)
-    bench.release(topic, second)
-    bench.store.subscribe(topic, "g")
-    put(bench, topic, "a")
-    [last] = bench.got(topic)
-    bench.retry(topic, last, delay_ms=10)
-    bench.advance(10)
-    assert sorted(bodies(bench.got(topic))) == [0, 1, 2]
 
 
 def test_while_so_much_is_parked_the_line_is_not_read(bench: Bench) -> None:
@@ -377,22 +340,6 @@ def test_a_seek_forgets_what_is_parked_and_hands_each_key_out_in_order(bench: Be
     bench.store.seek(topic, "g", {0: 0})
     assert bench.ack(topic, *got) == STALE * 4
     assert attempts(bench.got(topic)) == [(0, 1, 0), (1, 1, 0), (2, 1, 0), (3, 1, 0)]
-
-
-def test_a_late_group_has_each_keys_history_in_order(bench: Bench) -> None:
-    topic = keeping(bench, *"abab")
-    bench.retry(topic, *bench.got(topic), delay_ms=100)
-    bench.store.subscribe(topic, "late", max_parked=100)
-    bench.take(topic, "late")
-    got = bench.got(topic, "late")
-    assert bodies(got) == [0, 1, 2, 3]
-    bench.retry(topic, got[0], group="late", delay_ms=100)
-    bench.release(topic, got[2], group="late")
-    bench.ack(topic, got[1], got[3], group="late")
-    put(bench, topic, *"ba")
-    assert bodies(bench.got(topic, "late")) == [4]
-    bench.advance(100)
-    assert bodies(bench.got(topic, "late")) == [0, 2, 5]
 
 
 def test_groups_of_one_call_keep_order_alike(bench: Bench) -> None:

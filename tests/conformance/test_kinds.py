@@ -48,7 +48,7 @@ def test_priority_hands_out_the_highest_first_and_equal_ones_first_in_first_out(
     bench: Bench,
 ) -> None:
     topic = bench.topic("priority", "g")
-    for key, priority in (("a", 1), ("b", 3), ("c", -2), ("d", 3), ("e", 1)):
+    for key, priority in (("a", 1), ("b", 2**31 - 1), ("c", -(2**31)), ("d", 2**31 - 1), ("e", 1)):
         bench.publish(topic, key, key, priority=priority)
         bench.advance(2)
     assert bench.bodies(topic) == ["b", "d", "a", "e", "c"]
@@ -67,15 +67,12 @@ def test_delay_hands_out_what_is_due_earliest_first_and_nothing_early(bench: Ben
     assert bench.bodies(topic) == ["soon", "later"]
 
 
-def test_delay_replaces_with_the_last_body_and_the_last_time(bench: Bench) -> None:
+def test_a_message_may_be_due_years_from_now(bench: Bench) -> None:
     topic = bench.topic("delay", "g")
-    assert bench.publish(topic, 1, "k", delay_ms=50) == "stored"
-    assert bench.publish(topic, 2, "k", delay_ms=200) == "replaced"
-    bench.advance(100)
-    assert bench.bodies(topic) == []
-    assert bench.publish(topic, 3, "k") == "replaced"
-    assert bench.bodies(topic) == [3]
-    assert bench.total(topic).published == 1
+    far_ms = 4000 * 86_400_000
+    bench.publish(topic, 1, "task", delay_ms=far_ms)
+    assert bench.pull(topic).next_due_ms == far_ms
+    assert bench.store.timer(topic, "task")[0].due_ms == bench.store.now_ms() + far_ms
 
 
 def test_priority_replaces_with_the_last_body_and_the_last_priority_and_keeps_its_place(
@@ -104,25 +101,6 @@ def test_merge_keeps_the_first_due_time_and_takes_the_last_body_also_when_overdu
     assert bench.total(topic).published == 1
 
 
-@pytest.mark.promise(1, 4)
-@pytest.mark.parametrize("kind", ["delay", "priority", "merge"])
-def test_an_equal_subject_published_while_it_is_in_doing_is_one_more_round(
-    bench: Bench, kind: str
-) -> None:
-    topic = bench.topic(kind, "g")
-    bench.publish(topic, 1, "k")
-    [first] = bench.got(topic)
-    assert bench.publish(topic, 2, "k") == "stored"
-    assert bench.publish(topic, 3, "k") == ("merged" if kind == "merge" else "replaced")
-    assert bench.got(topic) == []
-    assert bench.ack(topic, first) == SETTLED
-    [second] = bench.got(topic)
-    assert (body_of(second), second.attempt) == (3, 1)
-    assert bench.ack(topic, first) == STALE
-    assert bench.ack(topic, second) == SETTLED
-    assert bench.total(topic).settled == 2
-
-
 @pytest.mark.parametrize("kind", ["delay", "priority", "merge"])
 @pytest.mark.parametrize("how", ["retry", "release", "lose"])
 def test_a_delivery_that_comes_back_becomes_one_with_the_next_round(
@@ -141,12 +119,6 @@ def test_a_delivery_that_comes_back_becomes_one_with_the_next_round(
     assert (body_of(again), again.attempt, again.lost) == (2, 1, 0)
     assert bench.total(topic).published == 1
     assert bench.ack(topic, again) == SETTLED
-
-
-def test_on_a_stream_an_equal_message_is_a_new_one(bench: Bench) -> None:
-    topic = bench.topic("stream", "g")
-    assert [bench.publish(topic, 1, "k") for _ in range(2)] == ["stored", "stored"]
-    assert bench.bodies(topic) == [1, 1]
 
 
 @pytest.mark.parametrize(
@@ -294,37 +266,6 @@ def test_what_replaces_or_merges_keeps_the_seq_and_is_otherwise_the_new_message(
     assert bench.store.explain(topic, "old") == []
 
 
-@pytest.mark.parametrize("kind", ["delay", "priority", "merge"])
-def test_what_replaces_or_merges_starts_its_attempts_over_also_after_a_loss(
-    bench: Bench, kind: str
-) -> None:
-    topic = bench.topic(kind, "g")
-    bench.publish(topic, 1, "k")
-    for _ in range(2):
-        bench.got(topic, lease_ms=50)
-        bench.advance(50)
-    bench.pull(topic, limit=0)
-    bench.publish(topic, 2, "k")
-    assert [(body_of(one), one.attempt, one.lost) for one in bench.got(topic)] == [(2, 1, 0)]
-
-
-@pytest.mark.parametrize(
-    ("first_ms", "second_ms", "due_ms"),
-    [(100, 200, 200), (200, 100, 100), (100, 0, 0), (0, 100, 100), (100, 100, 100)],
-)
-@pytest.mark.parametrize("kind", ["delay", "priority", "merge"])
-def test_the_due_time_when_an_equal_subject_is_published_again(
-    bench: Bench, kind: str, first_ms: int, second_ms: int, due_ms: int
-) -> None:
-    """The new time on delay and priority (where it is to come), the first one on merge."""
-    topic = bench.topic(kind, "g")
-    bench.publish(topic, 1, "k", delay_ms=first_ms)
-    bench.publish(topic, 2, "k", delay_ms=second_ms)
-    [record] = bench.store.timer(topic, "k")
-    expected_ms = first_ms if kind == "merge" else due_ms
-    assert record.due_ms == bench.store.now_ms() + expected_ms
-
-
 @pytest.mark.parametrize(("kind", "order"), [("priority", ["a2", "b"]), ("delay", ["b", "a2"])])
 def test_an_overdue_subject_published_again_keeps_its_place_on_priority_and_not_on_delay(
     bench: Bench, kind: str, order: list[str]
@@ -337,27 +278,6 @@ def test_an_overdue_subject_published_again_keeps_its_place_on_priority_and_not_
     assert bench.bodies(topic) == order
 
 
-def test_on_priority_the_earlier_of_two_passed_times_is_kept(bench: Bench) -> None:
-    topic = bench.topic("priority", "g")
-    now = bench.store.now_ms()
-    bench.publish(topic, 1, "k", at_ms=now - 10)
-    bench.publish(topic, 2, "k", at_ms=now - 30)
-    assert bench.store.timer(topic, "k")[0].due_ms == now - 30
-    bench.publish(topic, 3, "k", at_ms=now - 20)
-    assert bench.store.timer(topic, "k")[0].due_ms == now - 30
-
-
-@pytest.mark.parametrize("kind", ["delay", "priority", "merge"])
-def test_what_replaces_or_merges_has_nothing_of_the_error_before(bench: Bench, kind: str) -> None:
-    topic = bench.topic(kind, "g")
-    bench.publish(topic, 1, "k")
-    bench.retry(topic, *bench.got(topic), delay_ms=60_000, error="old", traceback="old\nline")
-    assert [one.error for one in bench.store.timer(topic, "k")] == ["old"]
-    bench.publish(topic, 2, "k", delay_ms=60_000)
-    [one] = bench.store.timer(topic, "k")
-    assert (one.error, one.traceback, one.attempts) == (None, None, 0)
-
-
 def test_of_equal_subjects_of_one_batch_the_last_priority_counts(bench: Bench) -> None:
     topic = bench.topic("priority", "g")
     given = (("a", 1), ("b", 5), ("a", 9), ("c", 9), ("c", 2))
@@ -366,33 +286,6 @@ def test_of_equal_subjects_of_one_batch_the_last_priority_counts(bench: Bench) -
     assert outcomes == ["stored", "stored", "replaced", "stored", "replaced"]
     assert bench.bodies(topic) == ["a", "b", "c"]
     assert [one.priority for key in "abc" for one in bench.store.timer(topic, key)] == [9, 5, 2]
-
-
-@pytest.mark.parametrize(
-    ("kind", "body", "left"), [("delay", 2, None), ("priority", 2, None), ("merge", 2, 80)]
-)
-def test_what_waits_for_a_retry_is_replaced_or_merged_as_what_waits_for_its_time(
-    bench: Bench, kind: str, body: int, left: int | None
-) -> None:
-    topic = bench.topic(kind, "g")
-    bench.publish(topic, 1, "k")
-    bench.retry(topic, *bench.got(topic), delay_ms=100)
-    bench.advance(20)
-    assert bench.publish(topic, 2, "k") == ("merged" if kind == "merge" else "replaced")
-    if left is not None:
-        assert bench.pull(topic).next_due_ms == left
-        bench.advance(left)
-    assert [(body_of(one), one.attempt) for one in bench.got(topic)] == [(body, 1)]
-    assert bench.total(topic).published == 1
-
-
-@pytest.mark.parametrize("kind", ["delay", "priority", "merge"])
-def test_after_a_subject_is_settled_an_equal_one_is_a_new_message(bench: Bench, kind: str) -> None:
-    topic = bench.topic(kind, "g")
-    for number in range(3):
-        assert bench.publish(topic, number, "k") == "stored"
-        bench.ack(topic, *bench.got(topic))
-    assert (bench.total(topic).published, bench.total(topic).settled) == (3, 3)
 
 
 @pytest.mark.promise(7)

@@ -8,7 +8,7 @@ from bench import SETTLED, STALE, Bench, body_of, epoch
 
 from qframe.stores.types import LOST_ERROR, NO_EPOCH, LeaseRef, PullRequest
 
-KINDS = ("stream", "ordered", "delay", "priority", "merge")
+KINDS = ("stream", "ordered", "delay")
 
 
 @pytest.mark.promise(1, 2, 6)
@@ -100,42 +100,6 @@ def test_what_a_long_window_has_unsettled_comes_back_and_nothing_else(bench: Ben
     assert bench.total(topic).settled == size
 
 
-@pytest.mark.promise(4)
-def test_an_epoch_below_the_slots_own_is_refused_and_the_same_one_changes_nothing(
-    bench: Bench,
-) -> None:
-    topic = bench.topic("ordered", "g", slots=2)
-    bench.publish(topic, 1, "k")
-    [one] = bench.got(topic)
-    current = bench.store.epochs(topic, "g")[0]
-    assert bench.store.take(topic, "g", {0: epoch(0), 1: current}) == [1]
-    assert bench.store.take(topic, "g", {0: current, 1: current}) == [0, 1]
-    assert bench.ack(topic, one) == SETTLED
-
-
-@pytest.mark.promise(4)
-def test_under_no_epoch_nothing_can_be_settled(bench: Bench) -> None:
-    topic = bench.topic("stream")
-    bench.store.subscribe(topic, "g")
-    bench.publish(topic, 1)
-    [one] = bench.got(topic)
-    assert bench.store.epochs(topic, "g") == {0: NO_EPOCH}
-    assert bench.ack(topic, one) == STALE
-
-
-@pytest.mark.promise(4)
-@pytest.mark.parametrize("kind", KINDS)
-def test_a_wrong_receipt_is_stale_and_changes_nothing(bench: Bench, kind: str) -> None:
-    topic = bench.topic(kind, "g")
-    bench.publish(topic, 1, "k")
-    [one] = bench.got(topic)
-    before = bench.total(topic)
-    one.receipt = "forged"
-    for settle in (bench.ack, bench.retry, bench.kill, bench.release):
-        assert settle(topic, one) == STALE
-    assert bench.total(topic) == before
-
-
 @pytest.mark.promise(6)
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_message_whose_attempts_are_spent_by_losses_is_dead(bench: Bench, kind: str) -> None:
@@ -175,19 +139,6 @@ def test_a_pull_that_is_full_buries_nothing_more(bench: Bench) -> None:
     assert (pulled.dead, [body_of(one) for one in pulled.deliveries]) == (0, [2, 3])
     assert (pulled.lost, pulled.next_due_ms) == (1, 0)
     assert bench.pull(topic, max_attempts=1).dead == 1
-
-
-@pytest.mark.promise(1, 3)
-def test_what_a_stream_lost_comes_back_before_the_rest_of_the_line_in_order(bench: Bench) -> None:
-    topic = bench.topic("stream", "g")
-    for number in range(6):
-        bench.publish(topic, number, "k")
-    got = bench.got(topic, limit=4)
-    bench.ack(topic, got[1])
-    bench.take(topic)
-    first = bench.got(topic, limit=2)
-    assert [(body_of(one), one.lost) for one in first] == [(0, 1), (2, 1)]
-    assert bench.bodies(topic) == [3, 4, 5]
 
 
 @pytest.mark.promise(3, 6, 9)
@@ -265,35 +216,7 @@ def test_of_an_answer_that_was_lost_what_is_settled_is_not_given_again(bench: Be
     assert again == [3, 5, 6, 7, 8]
 
 
-@pytest.mark.promise(1, 6)
-@pytest.mark.parametrize("kind", ["ordered", "delay", "priority", "merge"])
-def test_what_was_handed_out_in_an_answer_that_was_lost_can_be_given_back(
-    bench: Bench, kind: str
-) -> None:
-    topic = bench.topic(kind, "g")
-    bench.publish(topic, 1, "a")
-    [kept] = bench.got(topic, receipt="kept")
-    bench.publish(topic, 2, "b")
-    bench.got(topic, receipt="lost")
-    own = bench.store.epochs(topic, "g")[0]
-    assert bench.store.revoke(topic, "g", [PullRequest(0, own, 9)], "lost").count == 1
-    assert bench.store.revoke(topic, "g", [PullRequest(0, own, 9)], "lost").count == 0
-    [again] = bench.got(topic)
-    assert (body_of(again), again.attempt, again.lost) == (2, 1, 0)
-    assert bench.ack(topic, kept) == SETTLED
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_no_more_is_handed_out_of_a_slot_than_was_asked_for(bench: Bench, kind: str) -> None:
-    topic = bench.topic(kind, "g", slots=2)
-    for number in range(40):
-        bench.publish(topic, number, f"k{number}")
-    pulled = bench.pull(topic, limit=5)
-    slots = [one.slot for one in pulled.deliveries]
-    assert (slots.count(0), slots.count(1), pulled.next_due_ms) == (5, 5, 0)
-
-
-@pytest.mark.parametrize("kind", ["ordered", "delay", "priority", "merge"])
+@pytest.mark.parametrize("kind", ["ordered", "delay"])
 def test_each_subject_has_a_lease_of_its_own(bench: Bench, kind: str) -> None:
     topic = bench.topic(kind, "g")
     for key in ("a", "b"):
@@ -351,7 +274,7 @@ def test_a_renewal_answers_just_those_that_are_not_held(bench: Bench, kind: str)
     assert bench.store.renew(topic, "g", [], 100).gone == []
 
 
-@pytest.mark.parametrize("kind", ["ordered", "delay", "priority", "merge"])
+@pytest.mark.parametrize("kind", ["ordered", "delay"])
 def test_a_renewal_that_is_refused_prolongs_nothing(bench: Bench, kind: str) -> None:
     topic = bench.topic(kind, "g")
     bench.publish(topic, 1, "k")
@@ -430,21 +353,6 @@ def test_taking_a_slot_under_its_own_epoch_changes_nothing(bench: Bench, kind: s
     assert bench.ack(topic, one) == SETTLED
 
 
-def test_a_run_that_a_new_owner_finds_counts_for_its_head_only(bench: Bench) -> None:
-    topic = bench.topic("ordered", "g")
-    for number in range(3):
-        bench.publish(topic, number, "k")
-    old = bench.got(topic)
-    bench.take(topic)
-    [alone] = bench.got(topic)
-    assert (body_of(alone), alone.attempt, alone.lost) == (0, 2, 1)
-    assert bench.ack(topic, *old) == STALE * 3
-    bench.ack(topic, alone)
-    assert [(body_of(one), one.attempt, one.lost) for one in bench.got(topic)] == [
-        (1, 1, 0), (2, 1, 0),
-    ]  # fmt: skip
-
-
 @pytest.mark.promise(4)
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_pull_under_another_epoch_takes_back_no_leases_and_buries_nothing(
@@ -464,7 +372,7 @@ def test_a_pull_under_another_epoch_takes_back_no_leases_and_buries_nothing(
 
 
 @pytest.mark.promise(1)
-@pytest.mark.parametrize("kind", ["ordered", "delay", "priority", "merge"])
+@pytest.mark.parametrize("kind", ["ordered", "delay"])
 def test_a_revocation_takes_all_subjects_of_its_receipt_and_no_others(
     bench: Bench, kind: str
 ) -> None:
@@ -479,20 +387,6 @@ def test_a_revocation_takes_all_subjects_of_its_receipt_and_no_others(
     assert bench.ack(topic, *lost) == STALE * 8
     assert bench.ack(topic, *first) == SETTLED * 4
     assert {(one.attempt, one.lost) for one in bench.got(topic)} == {(1, 0)}
-
-
-@pytest.mark.promise(4)
-@pytest.mark.parametrize("kind", ["ordered", "delay", "priority", "merge"])
-def test_a_revocation_under_another_epoch_or_for_another_slot_changes_nothing(
-    bench: Bench, kind: str
-) -> None:
-    topic = bench.topic(kind, "g", slots=2)
-    bench.publish(topic, 1, "k")
-    [one] = bench.got(topic, receipt="lost")
-    own = bench.store.epochs(topic, "g")[one.slot]
-    for ask in (PullRequest(one.slot, epoch(999), 9), PullRequest(1 - one.slot, own, 9)):
-        assert bench.store.revoke(topic, "g", [ask], "lost").count == 0
-    assert bench.ack(topic, one) == SETTLED
 
 
 @pytest.mark.promise(6)

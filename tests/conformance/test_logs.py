@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
 from bench import Bench, body_of
 
 from qframe.codec import batch_mark
@@ -84,8 +83,7 @@ def test_what_was_removed_is_missing(bench: Bench) -> None:
     assert offsets(bench.store.read_log(topic, 0, 0, 100)) == [10, 11]
 
 
-@pytest.mark.parametrize("kind", ["ordered", "delay", "priority", "merge"])
-def test_what_is_no_stream_has_no_log(bench: Bench, kind: str) -> None:
-    topic = bench.topic(kind, "g")
+def test_what_is_no_stream_has_no_log(bench: Bench) -> None:
+    topic = bench.topic("delay", "g")
     bench.publish(topic, 1, "k")
     assert bench.store.read_log(topic, 0, 0, 10) == []

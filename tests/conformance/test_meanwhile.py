@@ -15,7 +15,7 @@ from qframe.stores.sql.store import SqlStore
 from qframe.stores.types import NO_EPOCH
 from qframe.topic import Topic
 
-KINDS = ("stream", "ordered", "delay", "priority", "merge")
+KINDS = ("stream", "ordered", "delay")
 SUBJECTS = KINDS[1:]
 
 Deed = Callable[[Store, Topic], int | None]

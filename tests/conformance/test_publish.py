@@ -8,7 +8,7 @@ from bench import Bench, body_of
 from qframe.codec import batch_mark
 from qframe.topic import Topic
 
-KINDS = ("stream", "ordered", "delay", "priority", "merge")
+KINDS = ("stream", "ordered", "delay")
 
 
 @pytest.mark.promise(1)
@@ -30,6 +30,16 @@ def test_an_id_of_another_key_is_known_in_its_slot_alone(bench: Bench, kind: str
     assert bench.publish(topic, 1, "a", id="created") == "stored"
     assert bench.publish(topic, 2, "d", id="created") == "stored"
     assert bench.publish(topic, 3, "b", id="created") == "duplicate"
+
+
+def test_an_entry_goes_to_the_slot_that_it_names(bench: Bench) -> None:
+    topic = bench.topic("stream", "g", slots=4)
+    entries = [bench.entry(topic, number, "one key") for number in range(8)]
+    for number, entry in enumerate(entries):
+        entry.slot = number % 4
+    bench.store.publish(topic, entries)
+    got = [(one.slot, body_of(one)) for one in bench.got(topic)]
+    assert got == sorted((number % 4, number) for number in range(8))
 
 
 @pytest.mark.promise(1)
@@ -201,14 +211,6 @@ def test_outcomes_are_answered_in_the_order_of_the_entries(bench: Bench, kind: s
     assert bench.store.publish(topic, []) == []
 
 
-def test_marks_are_remembered_by_each_slot_for_itself(bench: Bench) -> None:
-    topic = bench.topic("stream", "g", slots=2)
-    keys = {topic.slot_of(key.encode()): key for key in map(str, range(20))}
-    assert bench.publish(topic, 1, keys[0], id="same") == "stored"
-    assert bench.publish(topic, 2, keys[1], id="same") == "stored"
-    assert bench.publish(topic, 3, keys[0], id="same") == "duplicate"
-
-
 def test_a_batchs_mark_is_remembered_only_in_the_slots_it_reached(bench: Bench) -> None:
     topic = bench.topic("stream", "g", slots=2)
     keys = {topic.slot_of(key.encode()): key for key in map(str, range(20))}
@@ -217,24 +219,6 @@ def test_a_batchs_mark_is_remembered_only_in_the_slots_it_reached(bench: Bench) 
     assert bench.store.publish(topic, [mine]) == ["stored"]
     assert bench.publish(topic, 2, keys[1], id=f"{token}-1") == "stored"
     assert bench.publish(topic, 3, keys[0], id=f"{token}-7") == "duplicate"
-
-
-def test_the_messages_of_one_batch_are_no_duplicates_of_each_other(bench: Bench) -> None:
-    topic = bench.topic("stream", "g")
-    token = "a" * 20
-    entries = [
-        bench.entry(topic, number, id=f"{token}-{number}", mark=batch_mark(token))
-        for number in range(3)
-    ]
-    assert bench.store.publish(topic, entries) == ["stored"] * 3
-    assert bench.bodies(topic) == [0, 1, 2]
-
-
-def test_ids_that_users_named_do_not_stand_for_a_batch(bench: Bench) -> None:
-    topic = bench.topic("stream", "g")
-    token = "a" * 20
-    assert bench.publish(topic, 1, id=f"{token}-0") == "stored"
-    assert bench.publish(topic, 2, id=f"{token}-1") == "stored"
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -327,7 +311,7 @@ def test_a_next_round_is_one_more_message_for_the_limit(bench: Bench, kind: str)
     assert bench.publish(topic, 2, "k") == "full"
 
 
-@pytest.mark.parametrize("kind", ["ordered", "delay", "priority", "merge"])
+@pytest.mark.parametrize("kind", ["ordered", "delay"])
 def test_the_limit_holds_before_there_is_a_group(bench: Bench, kind: str) -> None:
     topic = bench.topic(kind, max_length=1)
     assert bench.publish(topic, 1, "a") == "stored"

@@ -49,7 +49,7 @@ def test_a_higher_priority_goes_before_an_earlier_due_but_not_before_it_is_due(
     assert bench.bodies(topic) == ["high", "lower"]
 
 
-@pytest.mark.parametrize("kind", ["ordered", "priority"])
+@pytest.mark.parametrize("kind", ["priority"])
 def test_of_very_many_that_fall_due_at_once_the_highest_goes_first(bench: Bench, kind: str) -> None:
     topic = bench.topic(kind, "g")
     number = 2100
@@ -71,76 +71,10 @@ def test_of_very_many_that_fall_due_at_once_the_highest_goes_first(bench: Bench,
     assert bench.store.verify(topic) == []
 
 
-@pytest.mark.parametrize("kind", ["delay", "merge"])
-def test_delay_and_merge_do_not_look_at_priorities(bench: Bench, kind: str) -> None:
-    topic = bench.topic(kind, "g")
-    for key, priority in (("a", 0), ("b", 9), ("c", 5)):
-        bench.publish(topic, key, key, priority=priority)
-    assert bench.bodies(topic) == ["a", "b", "c"]
-
-
-def test_a_replaced_priority_takes_a_due_time_that_is_to_come(bench: Bench) -> None:
-    topic = bench.topic("priority", "g")
-    bench.publish(topic, 1, "k")
-    bench.advance(10)
-    assert bench.publish(topic, 2, "k", delay_ms=100) == "replaced"
-    assert bench.pull(topic).next_due_ms == 100
-    assert bench.publish(topic, 3, "k", delay_ms=200) == "replaced"
-    assert bench.pull(topic).next_due_ms == 200
-    bench.advance(200)
-    assert bench.bodies(topic) == [3]
-
-
-def test_a_replaced_priority_that_is_due_keeps_the_earlier_due_of_both(bench: Bench) -> None:
-    topic = bench.topic("priority", "g")
-    bench.publish(topic, "a", "a")
-    bench.advance(10)
-    bench.publish(topic, "b", "b")
-    bench.advance(10)
-    assert bench.publish(topic, "a2", "a") == "replaced"
-    bench.publish(topic, "c", "c", delay_ms=300)
-    assert bench.publish(topic, "c2", "c") == "replaced"
-    assert bench.bodies(topic) == ["a2", "b", "c2"]
-
-
-def test_a_replaced_delay_is_due_when_the_new_one_is_also_behind_the_others(bench: Bench) -> None:
-    topic = bench.topic("delay", "g")
-    for key in ("a", "b"):
-        bench.publish(topic, key, key)
-        bench.advance(10)
-    assert bench.publish(topic, "a2", "a") == "replaced"
-    assert bench.bodies(topic) == ["b", "a2"]
-
-
-def test_a_merged_head_keeps_its_due_time_whatever_delay_the_new_one_asks(bench: Bench) -> None:
-    topic = bench.topic("merge", "g")
-    bench.publish(topic, 1, "k", within_ms=100)
-    assert bench.publish(topic, 2, "k", delay_ms=300) == "merged"
-    assert bench.publish(topic, 3, "k", delay_ms=0) == "merged"
-    assert bench.pull(topic).next_due_ms == 100
-    bench.advance(100)
-    assert bench.bodies(topic) == [3]
-
-
 def test_in_merge_a_delay_goes_before_the_window(bench: Bench) -> None:
     topic = bench.topic("merge", "g")
     bench.publish(topic, 1, "k", within_ms=300, delay_ms=50)
     assert bench.pull(topic).next_due_ms == 50
-
-
-@pytest.mark.parametrize("kind", REPLACING)
-def test_a_replaced_head_keeps_its_seq_and_takes_everything_else(bench: Bench, kind: str) -> None:
-    topic = bench.topic(kind, "g")
-    bench.publish(topic, 1, "k", id="old", headers={"h": "old"})
-    [first] = bench.got(topic)
-    bench.retry(topic, first)
-    bench.publish(topic, 0, "other")
-    bench.advance(20)
-    bench.publish(topic, 2, "k", id="new", headers={"h": "new"})
-    [one] = [each for each in bench.got(topic) if each.key == "k"]
-    assert (one.seq, one.attempt) == (first.seq, 1)
-    assert (one.id, one.headers, body_of(one)) == ("new", {"h": "new"}, 2)
-    assert one.published_at_ms == first.published_at_ms + 20
 
 
 @pytest.mark.promise(5)
@@ -196,28 +130,6 @@ def test_a_next_round_to_come_is_applied_to_the_due_time_of_the_retry(
     assert bench.total(topic).published == 1
 
 
-@pytest.mark.parametrize("kind", ["delay", "priority"])
-def test_a_next_round_that_is_due_does_not_wait_for_the_retry(bench: Bench, kind: str) -> None:
-    topic = bench.topic(kind, "g")
-    bench.publish(topic, 1, "k")
-    [first] = bench.got(topic)
-    bench.publish(topic, 2, "k")
-    bench.retry(topic, first, delay_ms=300)
-    assert bench.bodies(topic) == [2]
-
-
-def test_in_merge_a_next_round_waits_for_the_retry_it_merged_into(bench: Bench) -> None:
-    topic = bench.topic("merge", "g")
-    bench.publish(topic, 1, "k")
-    [first] = bench.got(topic)
-    bench.publish(topic, 2, "k")
-    bench.retry(topic, first, delay_ms=300)
-    bench.advance(299)
-    assert bench.got(topic) == []
-    bench.advance(1)
-    assert bench.bodies(topic) == [2]
-
-
 def test_an_absorbed_next_round_brings_its_priority(bench: Bench) -> None:
     topic = bench.topic("priority", "g")
     bench.publish(topic, "a", "a", priority=1)
@@ -242,19 +154,6 @@ def test_what_was_released_or_lost_is_due_when_it_was(bench: Bench, kind: str, h
     assert bench.bodies(topic) == ["a", "b"]
 
 
-@pytest.mark.promise(5)
-@pytest.mark.parametrize("kind", SUBJECTS)
-def test_what_is_retried_is_due_at_its_retry_time_and_so_behind_the_others(
-    bench: Bench, kind: str
-) -> None:
-    topic = bench.topic(kind, "g")
-    for key in ("a", "b"):
-        bench.publish(topic, key, key)
-        bench.advance(10)
-    bench.retry(topic, *bench.got(topic, limit=1))
-    assert bench.bodies(topic) == ["b", "a"]
-
-
 @pytest.mark.parametrize("kind", KINDS)
 def test_what_comes_again_and_what_is_new_are_no_more_together_than_was_asked(
     bench: Bench, kind: str
@@ -267,31 +166,6 @@ def test_what_comes_again_and_what_is_new_are_no_more_together_than_was_asked(
     found = [len(bench.got(topic, limit=limit, lease_ms=9000)) for limit in (2, 3, 3)]
     assert found == [2, 3, 3]
     assert bench.total(topic).doing == 8
-
-
-@pytest.mark.promise(5)
-def test_a_run_ends_before_a_message_that_is_not_due(bench: Bench) -> None:
-    topic = bench.topic("ordered", "g")
-    for body, delay_ms in ((1, None), (2, None), (3, 100), (4, None)):
-        bench.publish(topic, body, "k", delay_ms=delay_ms)
-    got = bench.got(topic)
-    assert [body_of(one) for one in got] == [1, 2]
-    total = bench.total(topic)
-    assert (total.doing, total.todo) == (2, 2)
-    bench.ack(topic, *got)
-    assert bench.pull(topic).next_due_ms == 100
-
-
-@pytest.mark.promise(6, 9)
-@pytest.mark.parametrize("kind", KINDS)
-def test_an_attempt_that_was_released_never_leads_to_dead(bench: Bench, kind: str) -> None:
-    topic = bench.topic(kind, "g")
-    bench.publish(topic, 1, "k")
-    for _ in range(4):
-        pulled = bench.pull(topic, max_attempts=1)
-        [one] = pulled.deliveries
-        assert (one.attempt, pulled.dead) == (1, 0)
-        bench.release(topic, one)
 
 
 @pytest.mark.promise(6)
@@ -347,18 +221,6 @@ def test_all_of_a_streams_window_bears_the_receipt_under_which_it_began(bench: B
     assert {one.receipt for one in (*first, *second)} == {"one"}
     assert bench.ack(topic, *first, *second) == SETTLED * 3
     assert [one.receipt for one in bench.got(topic, receipt="three")] == ["three"]
-
-
-def test_one_of_a_streams_window_renews_the_lease_of_all(bench: Bench) -> None:
-    topic = bench.topic("stream", "g")
-    for number in range(3):
-        bench.publish(topic, number)
-    first, *others = bench.got(topic, lease_ms=100)
-    bench.advance(90)
-    assert bench.store.renew(topic, "g", bench.holds(topic, first), 200).gone == []
-    bench.advance(199)
-    assert bench.pull(topic).lost == 0
-    assert bench.ack(topic, first, *others) == SETTLED * 3
 
 
 @pytest.mark.promise(1)

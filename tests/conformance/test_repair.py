@@ -8,10 +8,8 @@ from bench import Bench
 from qframe.errors import UnknownTopic
 from qframe.topic import Topic
 
-KINDS = ("stream", "ordered", "delay", "priority", "merge")
 
-
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", ["stream", "ordered", "delay"])
 def test_a_healthy_topic_is_not_changed_by_a_repair(bench: Bench, kind: str) -> None:
     topic = bench.topic(kind, "g", "h")
     for number in range(6):

@@ -96,15 +96,6 @@ def test_a_member_that_is_not_there_or_whose_lease_has_passed_gets_nothing(bench
     assert (names(bench, topic), owned(bench, topic)) == ([], {})
 
 
-def test_a_claim_of_nothing_is_answered_with_nothing(bench: Bench) -> None:
-    topic = start(bench, "a")
-    version = roster(bench, topic).version
-    assert bench.store.claim(topic, "g", "a", {}) == []
-    assert bench.store.claim(topic, "g", "stranger", {}) == []
-    bench.store.release_slots(topic, "g", "a", [])
-    assert bench.store.roster(topic, "g", version) is None
-
-
 def test_slots_of_a_member_whose_lease_has_passed_are_free_for_the_next_claim(
     bench: Bench,
 ) -> None:
@@ -129,20 +120,6 @@ def test_who_comes_back_after_its_lease_has_passed_joins_anew_and_owns_nothing(
     assert bench.store.heartbeat(topic, "g", "a", LEASE_MS) != before.version
     found = roster(bench, topic)
     assert (found.members[0].since_ms, found.owners) == (bench.store.now_ms(), {})
-
-
-def test_another_who_attends_drops_those_whose_lease_has_passed(bench: Bench) -> None:
-    topic = start(bench, "a", "b")
-    claim(bench, topic, "a", 0, 1)
-    claim(bench, topic, "b", 2)
-    bench.advance(1)
-    bench.store.heartbeat(topic, "g", "c", LEASE_MS)
-    before = roster(bench, topic).version
-    bench.advance(LEASE_MS - 1)
-    version = bench.store.heartbeat(topic, "g", "c", LEASE_MS)
-    assert version != before
-    assert (names(bench, topic), owned(bench, topic)) == (["c"], {})
-    assert bench.store.roster(topic, "g", version) is None
 
 
 def test_a_member_lets_go_of_its_own_slots_and_of_no_others(bench: Bench) -> None:
@@ -227,13 +204,6 @@ def test_whoever_drops_a_member_whose_lease_has_passed_gives_the_roster_another_
     after = roster(bench, topic)
     assert after.version not in (before, NO_VERSION)
     assert "late" not in {each.id for each in after.members}
-
-
-def test_attending_answers_the_version_in_force(bench: Bench) -> None:
-    topic = start(bench, "a")
-    version = bench.store.heartbeat(topic, "g", "b", LEASE_MS)
-    assert bench.store.heartbeat(topic, "g", "a", LEASE_MS) == version
-    assert roster(bench, topic).version == version
 
 
 def test_whoever_looks_notices_that_a_lease_has_passed_also_if_nobody_has_dropped_it(

@@ -77,25 +77,6 @@ def test_a_held_message_is_explained(bench: Bench) -> None:
     assert record.error == "waits for a sequence number before 5"
 
 
-def test_a_message_that_is_held_is_seen_by_no_group_and_waits_for_each(bench: Bench) -> None:
-    topic = bench.topic("ordered", "g", "h", gap_timeout="200ms")
-    bench.publish(topic, 2, "k", sequence=2)
-    for group in ("g", "h"):
-        assert bench.got(topic, group) == []
-        total = bench.total(topic, group)
-        assert (total.published, total.waiting, total.todo) == (1, 1, 0)
-
-
-def test_numbers_are_counted_from_one_and_not_from_the_first_that_comes(bench: Bench) -> None:
-    topic = topic_of(bench)
-    bench.publish(topic, "seventh", "k", sequence=7)
-    assert bench.bodies(topic) == []
-    bench.advance(200)
-    assert bench.bodies(topic) == ["seventh"]
-    bench.publish(topic, "eighth", "k", sequence=8)
-    assert bench.total(topic).waiting == 0
-
-
 def test_each_held_message_is_waited_for_by_its_own_time(bench: Bench) -> None:
     topic = topic_of(bench)
     bench.publish(topic, 3, "k", sequence=3)
@@ -144,14 +125,6 @@ def test_a_number_that_is_held_already_is_handed_on_at_once(bench: Bench) -> Non
     assert bench.publish(topic, "again", "k", sequence=2) == "stored"
     assert bench.bodies(topic) == ["again"]
     assert bench.total(topic).waiting == 1
-
-
-def test_a_gap_of_one_key_holds_up_no_other(bench: Bench) -> None:
-    topic = topic_of(bench)
-    bench.publish(topic, "a2", "a", sequence=2)
-    bench.publish(topic, "b1", "b", sequence=1)
-    bench.publish(topic, "c", "c")
-    assert bench.bodies(topic) == ["b1", "c"]
 
 
 def test_gaps_of_several_keys_are_passed_in_one_pull(bench: Bench) -> None:
@@ -203,14 +176,6 @@ def test_a_held_message_that_comes_again_is_a_duplicate(bench: Bench) -> None:
     assert bench.publish(topic, 2, "k", sequence=2, id="two") == "duplicate"
     bench.publish(topic, 1, "k", sequence=1)
     assert bench.bodies(topic) == [1, 2]
-
-
-def test_a_batch_out_of_order_is_released_in_sequence(bench: Bench) -> None:
-    topic = topic_of(bench)
-    order = [3, 1, 5, 2, 4]
-    entries = [bench.entry(topic, number, "k", sequence=number) for number in order]
-    assert bench.store.publish(topic, entries) == ["stored"] * 5
-    assert bench.bodies(topic) == [1, 2, 3, 4, 5]
 
 
 def test_a_run_of_very_many_goes_on_in_its_order_whoever_comes_meanwhile(bench: Bench) -> None:

@@ -15,7 +15,7 @@ from qframe.retry import Backoff
 from qframe.runtime.handler.retry_policy import disposition_of
 from qframe.stores.types import PullRequest, Settlement
 
-SUBJECTS = ("ordered", "delay", "priority", "merge")
+SUBJECTS = ("ordered", "delay")
 KINDS = ("stream", *SUBJECTS)
 REPLACING = ("delay", "priority", "merge")
 VERDICTS = (Verdict.ACK, Verdict.RETRY, Verdict.DEAD, Verdict.RELEASE)
@@ -38,35 +38,6 @@ def test_what_is_handed_out_where_nobody_owns_the_slot_cannot_be_settled(
     assert bench.store.stats(topic) == before
 
 
-@pytest.mark.promise(2, 4)
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("verdict", VERDICTS)
-def test_a_settlement_that_is_repeated_is_stale_and_changes_nothing(
-    bench: Bench, kind: str, verdict: Verdict
-) -> None:
-    topic = bench.topic(kind, "g")
-    bench.publish(topic, 1, "k")
-    bench.publish(topic, 2, "other")
-    one, _ = bench.got(topic)
-    assert bench.settle(topic, verdict, one) == SETTLED
-    before = bench.store.stats(topic)
-    for other in VERDICTS:
-        assert bench.settle(topic, other, one) == STALE
-    assert bench.store.stats(topic) == before
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_each_settlement_of_a_call_is_answered_in_its_place(bench: Bench, kind: str) -> None:
-    topic = bench.topic(kind, "g", slots=4)
-    for number in range(12):
-        bench.publish(topic, number, f"k{number}")
-    got = sorted(bench.got(topic), key=body_of)
-    bench.ack(topic, *got[::3])
-    expected = [Settled.STALE if place % 3 == 0 else Settled.SETTLED for place in range(12)]
-    assert bench.ack(topic, *got) == expected
-    assert bench.total(topic).settled == 12
-
-
 @pytest.mark.parametrize("kind", KINDS)
 def test_one_call_takes_all_verdicts(bench: Bench, kind: str) -> None:
     topic = bench.topic(kind, "g")
@@ -85,17 +56,6 @@ def test_one_call_takes_all_verdicts(bench: Bench, kind: str) -> None:
     assert bench.bodies(topic) == [3]
     bench.advance(100)
     assert bench.bodies(topic) == [1]
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_the_second_of_two_settlements_of_one_delivery_in_a_call_is_stale(
-    bench: Bench, kind: str
-) -> None:
-    topic = bench.topic(kind, "g")
-    bench.publish(topic, 1, "k")
-    [one] = bench.got(topic)
-    assert bench.ack(topic, one, one) == [Settled.SETTLED, Settled.STALE]
-    assert bench.total(topic).settled == 1
 
 
 @pytest.mark.promise(2)
@@ -129,9 +89,8 @@ def test_deliveries_end_in_any_order_and_each_of_them_once(
 
 @pytest.mark.promise(4)
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("verdict", VERDICTS)
-def test_a_delivery_is_not_settled_by_the_receipt_of_an_earlier_one(
-    bench: Bench, kind: str, verdict: Verdict
+def test_neither_an_earlier_receipt_nor_another_epoch_settles_a_delivery(
+    bench: Bench, kind: str
 ) -> None:
     topic = bench.topic(kind, "g")
     bench.publish(topic, 1, "k")
@@ -139,7 +98,10 @@ def test_a_delivery_is_not_settled_by_the_receipt_of_an_earlier_one(
     bench.retry(topic, first)
     [second] = bench.got(topic)
     before = bench.store.stats(topic)
-    assert bench.settle(topic, verdict, first) == STALE
+    for verdict in VERDICTS:
+        assert bench.settle(topic, verdict, first) == STALE
+        for epoch in ("f" * 16, "0" * 16):
+            assert bench.settle(topic, verdict, second, epoch=epoch) == STALE
     assert bench.store.stats(topic) == before
     assert bench.ack(topic, second) == SETTLED
 
@@ -154,17 +116,6 @@ def test_a_group_settles_nothing_of_another(bench: Bench, kind: str) -> None:
     assert bench.ack(topic, mine, group="h") == STALE
     assert (bench.total(topic, "g").doing, bench.total(topic, "h").doing) == (1, 1)
     assert bench.ack(topic, mine, group="g") == SETTLED
-
-
-@pytest.mark.promise(4)
-@pytest.mark.parametrize("kind", KINDS)
-def test_a_larger_epoch_than_the_slots_settles_nothing_either(bench: Bench, kind: str) -> None:
-    topic = bench.topic(kind, "g")
-    bench.publish(topic, 1, "k")
-    [one] = bench.got(topic)
-    for verdict in VERDICTS:
-        assert bench.settle(topic, verdict, one, epoch="f" * 16) == STALE
-    assert bench.total(topic).doing == 1
 
 
 @pytest.mark.promise(1, 4)
@@ -185,24 +136,6 @@ def test_a_next_round_is_neither_swallowed_nor_concurrent_nor_settled_by_the_fir
     assert bench.ack(topic, first) == STALE
     assert bench.total(topic).doing == 1
     assert bench.ack(topic, second) == SETTLED
-
-
-@pytest.mark.parametrize("kind", REPLACING)
-@pytest.mark.parametrize("verdict", [Verdict.RETRY, Verdict.RELEASE])
-def test_two_become_one_and_published_falls_by_one_when_the_head_comes_back(
-    bench: Bench, kind: str, verdict: Verdict
-) -> None:
-    topic = bench.topic(kind, "g")
-    bench.publish(topic, 1, "k", id="first")
-    [first] = bench.got(topic)
-    bench.publish(topic, 2, "k", id="second")
-    total = bench.total(topic)
-    assert (total.published, total.doing, total.todo) == (2, 1, 1)
-    bench.settle(topic, verdict, first)
-    assert bench.total(topic).published == 1
-    assert bench.store.explain(topic, "first") == []
-    [record] = bench.store.explain(topic, "second")
-    assert (record.seq, record.attempts) == (first.seq, 0)
 
 
 @pytest.mark.promise(6, 9)
@@ -262,45 +195,6 @@ def test_behind_the_head_a_run_takes_neither_retry_nor_dead(bench: Bench) -> Non
     assert bench.retry(topic, second) == STALE
     assert bench.kill(topic, third) == STALE
     assert bench.ack(topic, first, second, third) == SETTLED * 3
-
-
-def test_what_is_published_during_a_run_waits_behind_it(bench: Bench) -> None:
-    topic = bench.topic("ordered", "g")
-    for number in range(2):
-        bench.publish(topic, number, "k")
-    got = bench.got(topic)
-    bench.publish(topic, 2, "k")
-    assert (bench.total(topic).doing, bench.total(topic).todo) == (2, 1)
-    bench.ack(topic, got[0])
-    assert bench.got(topic) == []
-    bench.ack(topic, got[1])
-    assert bench.bodies(topic) == [2]
-
-
-def test_the_rest_of_a_run_that_was_retried_stays_behind_its_head(bench: Bench) -> None:
-    topic = bench.topic("ordered", "g")
-    for number in range(3):
-        bench.publish(topic, number, "k")
-    first, *_ = bench.got(topic)
-    bench.retry(topic, first, delay_ms=200)
-    total = bench.total(topic)
-    assert (total.waiting, total.retrying, total.doing, total.todo) == (3, 1, 0, 0)
-    bench.advance(199)
-    assert bench.got(topic) == []
-    bench.advance(1)
-    assert [(body_of(one), one.attempt) for one in bench.got(topic)] == [(0, 2), (1, 1), (2, 1)]
-
-
-@pytest.mark.promise(7)
-def test_dead_letters_of_a_stream_do_not_hold_the_floor_or_the_line(bench: Bench) -> None:
-    topic = bench.topic("stream", "g")
-    for number in range(3):
-        bench.publish(topic, number)
-    first, second = bench.got(topic, limit=2)
-    bench.kill(topic, first)
-    bench.ack(topic, second)
-    assert bench.store.stats(topic)[0].floor == 2
-    assert bench.bodies(topic) == [2]
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -16,7 +16,7 @@ from qframe.stores.redis.store import RedisStore
 from qframe.stores.types import LateReply, PullRequest, PullResult, PullTerms, StandingTerms
 from qframe.topic import Topic
 
-KINDS = ["stream", "ordered", "delay", "priority", "merge"]
+KINDS = ["stream", "ordered", "delay"]
 
 
 class Owner:

@@ -10,7 +10,7 @@ from qframe.admin.admin import Admin
 from qframe.stores.records import TimerSpan
 from qframe.stores.timer_change import TimerChange
 
-SUBJECTS = ("ordered", "delay", "priority", "merge")
+SUBJECTS = ("ordered", "delay", "priority")
 
 
 @pytest.mark.promise(5)
@@ -75,15 +75,6 @@ def test_all_are_those_too_that_were_published_before_the_clock_was_set_back(
     assert [one.key for one in bench.store.timers(topic)] == ["late"]
 
 
-@pytest.mark.promise(4)
-def test_if_one_group_has_it_in_doing_nothing_is_changed_for_any(bench: Bench) -> None:
-    topic = bench.topic("delay", "g", "h")
-    bench.publish(topic, 1, "k")
-    bench.got(topic, "h")
-    assert cancel(bench.store, topic, "k") == "doing"
-    assert bench.bodies(topic, "g") == [1]
-
-
 def test_cancelling_an_ordered_subject_takes_all_its_messages(bench: Bench) -> None:
     topic = bench.topic("ordered", "g")
     for number in range(3):
@@ -92,31 +83,6 @@ def test_cancelling_an_ordered_subject_takes_all_its_messages(bench: Bench) -> N
     assert (bench.total(topic).cancelled, bench.total(topic).todo) == (3, 0)
     bench.publish(topic, "new", "k")
     assert bench.bodies(topic) == ["new"]
-
-
-def test_a_timer_without_a_key_is_found_by_its_subject(bench: Bench) -> None:
-    topic = bench.topic("delay", "g", slots=4)
-    bench.publish(topic, "body", delay_ms=100)
-    [record] = bench.store.timers(topic)
-    assert record.subject is not None
-    assert cancel(bench.store, topic, record.subject) == "done"
-
-
-def test_timers_are_listed_by_due_time_within_a_span(bench: Bench) -> None:
-    topic = bench.topic("delay", "g", slots=4)
-    now = bench.store.now_ms()
-    for ms in (300, 100, 200, 0):
-        bench.publish(topic, ms, f"k{ms}", delay_ms=ms)
-    assert [record.key for record in bench.store.timers(topic)] == ["k0", "k100", "k200", "k300"]
-    assert [record.key for record in bench.store.timers(topic, TimerSpan(from_ms=now + 1))] == [
-        "k100", "k200", "k300",
-    ]  # fmt: skip
-    span = bench.store.timers(topic, TimerSpan(from_ms=now + 100, until_ms=now + 300))
-    assert [record.key for record in span] == ["k100", "k200"]
-    assert [record.key for record in bench.store.timers(topic, TimerSpan(limit=1))] == ["k0"]
-    [record] = bench.store.timer(topic, "k200")
-    assert (record.state, record.due_ms, record.group) == ("waiting", now + 200, "g")
-    assert bench.store.timer(topic, "none") == []
 
 
 @pytest.mark.parametrize("kind", SUBJECTS)
@@ -131,31 +97,12 @@ def test_what_is_due_can_be_put_off(bench: Bench, kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", SUBJECTS)
-def test_a_timer_moved_into_the_past_is_due_now(bench: Bench, kind: str) -> None:
-    topic = bench.topic(kind, "g")
-    bench.publish(topic, 1, "k", delay_ms=300)
-    assert edit(bench.store, topic, "k", due_ms=bench.store.now_ms() - 1) == "done"
-    assert bench.bodies(topic) == [1]
-
-
-@pytest.mark.parametrize("kind", SUBJECTS)
 def test_a_timer_moved_to_before_1970_is_due_since_then(bench: Bench, kind: str) -> None:
     topic = bench.topic(kind, "g")
     bench.publish(topic, 1, "k", delay_ms=300)
     assert edit(bench.store, topic, "k", due_ms=-5) == "done"
     assert [one.due_ms for one in bench.store.timer(topic, "k")] == [0]
     assert bench.bodies(topic) == [1]
-
-
-def test_moved_timers_go_in_the_order_of_their_new_times(bench: Bench) -> None:
-    topic = bench.topic("delay", "g")
-    now = bench.store.now_ms()
-    for key in ("a", "b", "c"):
-        bench.publish(topic, key, key, delay_ms=100)
-    edit(bench.store, topic, "c", due_ms=now + 50)
-    edit(bench.store, topic, "a", due_ms=now + 70)
-    bench.advance(100)
-    assert bench.bodies(topic) == ["c", "a", "b"]
 
 
 @pytest.mark.parametrize("kind", SUBJECTS)
@@ -185,6 +132,7 @@ def test_what_only_one_group_has_is_changed_for_that_one(bench: Bench, kind: str
     assert (bench.total(topic, "g").cancelled, bench.total(topic, "h").cancelled) == (1, 0)
 
 
+@pytest.mark.promise(4)
 @pytest.mark.parametrize("kind", SUBJECTS)
 def test_while_one_group_has_it_in_doing_nothing_is_changed_for_any(
     bench: Bench, kind: str
@@ -244,17 +192,6 @@ def test_on_ordered_the_head_is_moved_and_changed_and_holds_back_what_is_behind(
     assert bench.bodies(topic) == []
     bench.advance(60)
     assert bench.bodies(topic) == [9, 1]
-
-
-@pytest.mark.parametrize("kind", SUBJECTS)
-def test_a_cancelled_subject_may_be_published_again(bench: Bench, kind: str) -> None:
-    topic = bench.topic(kind, "g")
-    bench.publish(topic, 1, "k", delay_ms=50)
-    cancel(bench.store, topic, "k")
-    assert bench.publish(topic, 2, "k") == "stored"
-    assert bench.bodies(topic) == [2]
-    total = bench.total(topic)
-    assert (total.published, total.cancelled, total.doing) == (2, 1, 1)
 
 
 @pytest.mark.parametrize("kind", SUBJECTS)
@@ -356,21 +293,6 @@ def test_what_is_delayed_before_a_stream_is_listed(bench: Bench) -> None:
 
 
 @pytest.mark.parametrize("kind", SUBJECTS)
-def test_time_and_body_are_edited_in_one_step(bench: Bench, kind: str) -> None:
-    topic = bench.topic(kind, "g")
-    now = bench.store.now_ms()
-    bench.publish(topic, 1, "k", delay_ms=300, headers={"h": "x"})
-    edited = edit(bench.store, topic, "k", due_ms=now + 100, body=b"2", headers={"h": "y"})
-    assert edited == "done"
-    [record] = bench.store.timer(topic, "k")
-    assert (record.due_ms, record.body, record.headers) == (now + 100, b"2", {"h": "y"})
-    assert edit(bench.store, topic, "k") == "done"
-    assert bench.store.timer(topic, "k") == [record]
-    bench.advance(100)
-    assert bench.bodies(topic) == [2]
-
-
-@pytest.mark.parametrize("kind", SUBJECTS)
 def test_a_timer_is_changed_only_if_it_is_due_as_it_was_seen(bench: Bench, kind: str) -> None:
     topic = bench.topic(kind, "g")
     bench.publish(topic, 1, "k", delay_ms=100)
@@ -398,15 +320,6 @@ def test_timers_of_one_moment_are_listed_in_one_order_for_each_group(bench: Benc
     assert [each.timer_place for each in found] == sorted(each.timer_place for each in found)
 
 
-@pytest.mark.parametrize("kind", SUBJECTS)
-def test_a_retry_that_waits_is_listed_as_a_timer(bench: Bench, kind: str) -> None:
-    topic = bench.topic(kind, "g")
-    bench.publish(topic, 1, "k")
-    bench.retry(topic, *bench.got(topic), delay_ms=70)
-    [record] = bench.store.timers(topic)
-    assert (record.due_ms, record.attempts) == (bench.store.now_ms() + 70, 1)
-
-
 def test_the_span_of_a_list_takes_in_its_start_and_leaves_out_its_end(bench: Bench) -> None:
     topic = bench.topic("delay", "g")
     now = bench.store.now_ms()
@@ -421,19 +334,6 @@ def test_the_span_of_a_list_takes_in_its_start_and_leaves_out_its_end(bench: Ben
     assert listed(until_ms=now + 100) == []
     assert listed(until_ms=now + 101) == [100]
     assert listed(from_ms=now + 101, limit=2) == [101, 199]
-
-
-@pytest.mark.parametrize("kind", ["ordered", "delay", "stream"])
-def test_pages_of_timers_of_one_moment_have_each_of_them_once(bench: Bench, kind: str) -> None:
-    topic = bench.topic(kind, "g", slots=4)
-    now = bench.store.now_ms()
-    for number in range(60):
-        at_ms = now + (5000 if number % 10 else 9000)
-        bench.publish(topic, number, f"k{number}", id=f"m{number}", at_ms=at_ms)
-    paged = timers_in_pages(bench.store, topic, TimerSpan(limit=3))
-    places = [each.timer_place for each in paged]
-    assert places == sorted(places)
-    assert len({each.id for each in paged}) == len(paged) == 60
 
 
 @pytest.mark.parametrize("kind", SUBJECTS)

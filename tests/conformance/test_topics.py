@@ -11,19 +11,7 @@ from qframe.outcomes import Outcome
 from qframe.stores.topic_options import TopicOptions
 from qframe.topic import Kind, Topic
 
-KINDS = ("stream", "ordered", "delay", "priority", "merge")
-
-
-@pytest.mark.promise(8)
-def test_a_topic_declared_with_another_kind_or_slot_count_is_refused(bench: Bench) -> None:
-    topic = bench.topic("ordered", slots=4)
-    for other in (Topic(topic.name, "delay", 4), Topic(topic.name, "ordered", 8)):
-        with pytest.raises(TopicMismatch, match=topic.name):
-            bench.store.declare(other)
-    bench.store.declare(Topic(topic.name, "ordered", 4, dedupe_window="2h"))
-    found = bench.store.topic(topic.name)
-    assert found is not None
-    assert found.dedupe_window_ms == 7_200_000
+KINDS = ("stream", "ordered", "delay")
 
 
 @pytest.mark.promise(8)
@@ -48,6 +36,18 @@ def test_a_topics_data_bear_one_name_until_they_are_deleted(bench: Bench) -> Non
         bench.store.birth(topic)
     bench.store.declare(topic)
     assert bench.store.birth(topic) != birth
+
+
+def test_namespaces_of_one_place_know_nothing_of_each_other(bench: Bench) -> None:
+    topic, other = bench.topic("ordered", "g"), bench.beside("other")
+    assert (other.topic(topic.name), other.topics()) == (None, [])
+    of_other = Topic(topic.name, "delay", 4)
+    other.declare(of_other)
+    bench.publish(topic, 1, "s")
+    other.subscribe(of_other, "g")
+    assert [one.published for one in other.stats(of_other)] == [0] * 4
+    assert bench.store.topics() == [topic]
+    assert bench.bodies(topic) == [1]
 
 
 def test_topics_are_listed_by_name(bench: Bench) -> None:
@@ -98,6 +98,7 @@ def test_declaring_again_keeps_what_is_in_the_topic(bench: Bench, kind: str) -> 
     topic = bench.topic(kind, "g")
     bench.publish(topic, 1, "k")
     bench.store.declare(Topic(topic.name, kind, 1, dedupe_window="2h"))
+    assert bench.store.topic(topic.name) == Topic(topic.name, kind, 1, dedupe_window="2h")
     assert bench.store.groups(topic) == ["g"]
     assert bench.bodies(topic) == [1]
 
@@ -119,35 +120,12 @@ def test_a_stream_keeps_settled_messages_for_retain_and_unsettled_ones_for_ever(
     assert bench.bodies(topic) == [2, 3]
 
 
-def test_a_new_group_of_a_trimmed_stream_starts_at_what_is_kept(bench: Bench) -> None:
-    topic = bench.topic("stream", "g", retain="50ms")
-    for number in range(3):
-        bench.publish(topic, number)
-    bench.ack(topic, *bench.got(topic)[:2])
-    bench.advance(50)
-    bench.store.sweep(topic)
-    bench.store.subscribe(topic, "late")
-    bench.take(topic, "late")
-    assert bench.bodies(topic, "late") == [2]
-
-
 def test_a_stream_without_groups_is_trimmed_by_age(bench: Bench) -> None:
     topic = bench.topic("stream", retain="50ms", dedupe_window="1h")
     bench.publish(topic, 1)
     bench.advance(50)
     bench.publish(topic, 2)
     assert bench.store.sweep(topic) == 1
-
-
-@pytest.mark.promise(1)
-def test_a_retry_survives_the_trimming_of_the_log_under_it(bench: Bench) -> None:
-    topic = bench.topic("stream", "g", retain="50ms")
-    bench.publish(topic, 1)
-    bench.retry(topic, *bench.got(topic), delay_ms=200)
-    bench.advance(100)
-    assert bench.store.sweep(topic) >= 1
-    bench.advance(100)
-    assert bench.bodies(topic) == [1]
 
 
 def test_marks_go_after_the_window_in_steps_no_larger_than_asked(bench: Bench) -> None:
@@ -184,7 +162,7 @@ def test_a_delayed_message_that_is_older_than_those_before_it_leaves_no_hole_in_
 
 
 @pytest.mark.promise(1)
-@pytest.mark.parametrize("kind", ["stream", "ordered", "delay", "priority", "merge"])
+@pytest.mark.parametrize("kind", KINDS)
 def test_what_is_not_settled_survives_any_sweep(bench: Bench, kind: str) -> None:
     topic = bench.topic(kind, "g", dedupe_window="50ms", **of_kind(kind, retain="50ms"))
     for key in ("todo", "doing", "dead", "parked", "settled"):
@@ -205,18 +183,6 @@ def test_what_is_not_settled_survives_any_sweep(bench: Bench, kind: str) -> None
     bench.store.retry_dead(topic, "g")
     bench.advance(50)
     assert sorted(bench.bodies(topic)) == ["dead", "late", "parked", "todo"]
-
-
-@pytest.mark.promise(6)
-def test_a_dead_letter_can_be_retried_after_its_log_was_trimmed(bench: Bench) -> None:
-    topic = bench.topic("stream", "g", retain="50ms")
-    bench.publish(topic, 1, headers={"h": "x"})
-    bench.kill(topic, *bench.got(topic), error="no")
-    bench.advance(50)
-    assert bench.store.sweep(topic) == 1
-    assert bench.store.retry_dead(topic, "g") == 1
-    [one] = bench.got(topic)
-    assert (body_of(one), one.headers, one.attempt) == (1, {"h": "x"}, 1)
 
 
 def test_a_sweep_removes_no_more_rows_than_asked_in_whatever_slots(bench: Bench) -> None:
@@ -246,17 +212,6 @@ def test_what_was_trimmed_is_not_in_the_log_and_offsets_go_on(bench: Bench) -> N
     assert bench.store.stats(topic)[0].floor == 3
 
 
-def test_trimming_changes_no_counts(bench: Bench) -> None:
-    topic = bench.topic("stream", "g", retain="50ms")
-    for number in range(4):
-        bench.publish(topic, number)
-    bench.ack(topic, *bench.got(topic)[:3])
-    bench.advance(50)
-    before = bench.total(topic)
-    assert bench.store.sweep(topic) == 3
-    assert bench.total(topic) == before
-
-
 def test_a_mark_that_was_swept_is_no_duplicate_and_one_that_was_not_is(bench: Bench) -> None:
     topic = bench.topic("ordered", "g", dedupe_window="100ms")
     bench.publish(topic, 1, "k", id="old")
@@ -266,14 +221,6 @@ def test_a_mark_that_was_swept_is_no_duplicate_and_one_that_was_not_is(bench: Be
     assert bench.store.sweep(topic) == 1
     assert bench.publish(topic, 2, "k", id="young") == "duplicate"
     assert bench.publish(topic, 1, "k", id="old") == "stored"
-
-
-def test_a_topic_with_nothing_old_has_nothing_to_sweep(bench: Bench) -> None:
-    for kind in ("stream", "ordered", "delay", "priority", "merge"):
-        topic = bench.topic(kind, "g")
-        assert bench.store.sweep(topic) == 0
-        bench.publish(topic, 1, "k")
-        assert bench.store.sweep(topic) == 0
 
 
 @pytest.mark.parametrize("kind", KINDS)

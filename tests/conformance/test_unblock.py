@@ -12,7 +12,7 @@ from qframe.outcomes import Moved
 from qframe.stores.records import HeadPlace, Record
 from qframe.topic import Topic
 
-KINDS = ("stream", "ordered", "delay", "priority", "merge")
+KINDS = ("stream", "ordered", "delay")
 QUEUED = KINDS[1:]
 
 
