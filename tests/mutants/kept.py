@@ -5,8 +5,12 @@ from __future__ import annotations
 from typing import Final
 
 from mutants.drivers import DRIVERS
+from mutants.edges import EDGES
+from mutants.failing_over import FAILING_OVER
+from mutants.growing import GROWING
 from mutants.growth import GROWTH
 from mutants.guards import GUARDS
+from mutants.keeping_and_copying import KEEPING_AND_COPYING
 from mutants.mutant import Mutant
 from mutants.operators import OPERATORS
 from mutants.parts import PARTS
@@ -16,8 +20,12 @@ from mutants.slips import SLIPS
 from mutants.standing import STANDING
 from mutants.stores import STORES
 from mutants.survived import SURVIVED
+from mutants.sweeping import SWEEPING
+from mutants.timing import TIMING
+from mutants.watching import WATCHING
 
 KEPT: Final[list[Mutant]] = [
     *RUNTIME, *STORES, *SURVIVED, *GUARDS, *PARTS, *GROWTH, *STANDING, *SCHEDULES, *SLIPS,
-    *DRIVERS, *OPERATORS,
+    *DRIVERS, *OPERATORS, *EDGES, *FAILING_OVER, *GROWING, *KEEPING_AND_COPYING, *SWEEPING, *TIMING,
+    *WATCHING,
 ]  # fmt: skip

@@ -68,7 +68,12 @@ class Sweeper(Service):
                 if topic is None or not topic.growth.target:
                     continue
                 if topic.growth.until_ms <= self._store.now_ms(topic):
-                    self._finish(topic.name)
+                    try:
+                        self._finish(topic.name)
+                    except (StoreUnavailable, CoordinatorUnavailable):
+                        raise
+                    except QFrameError:
+                        continue  # another sees to it, or the topic was deleted
         except (StoreUnavailable, CoordinatorUnavailable, _WorkerEnded):
             pass  # the consumers report it, and there is time
 
@@ -84,11 +89,7 @@ class Sweeper(Service):
             doubling.finish(doubling.go_on())
         except SlotTooDeep:
             self._deep_until_s[name] = now_s + DEEP_S
-            doubling.leave()  # to who allows a longer pause
-        except (StoreUnavailable, CoordinatorUnavailable):
-            raise
-        except QFrameError:
-            pass  # another sees to it, or the topic was deleted
+            doubling.leave()  # `resize` may allow a longer pause
 
     def _pause(self, seconds: float) -> None:
         if self._stopping.wait(seconds):
