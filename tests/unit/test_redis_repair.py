@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from qframe.errors import UnknownGroup
-from qframe.stores.faults import Fault, Mendable, Part
+from qframe.stores.faults import Mendable
 from qframe.stores.redis import repair
 from qframe.topic import Kind, Topic
 
@@ -75,16 +74,6 @@ def test_counts_that_do_not_stand_still_are_named_and_left(monkeypatch: pytest.M
     assert bench.mended == [("count", b"0", "parked -1 cancelled 1")]
 
 
-def test_counts_that_are_right_are_left(monkeypatch: pytest.MonkeyPatch) -> None:
-    bench = Bench(monkeypatch, "ordered", 2, there=2)
-    assert bench.recount() == []
-    assert bench.mended == []
-    bench = Bench(monkeypatch, "ordered", 2, there=2, differ={"parked": 1})
-    [told] = bench.recount()  # no message was missing
-    assert "counted anew" in told
-    assert bench.mended == [("count", b"0", "parked 1")]
-
-
 @pytest.mark.parametrize(
     ("kind", "backlog", "member"),
     [
@@ -98,45 +87,3 @@ def test_where_no_message_stands_behind_another_counts_are_of_one_moment(
     bench = Bench(monkeypatch, kind, 1, differ={"behind": 2}, backlog=backlog)
     bench.recount()
     assert bench.mended == [("count", b"0", member)]
-
-
-def test_each_place_is_mended_once_and_counts_where_they_can_be_told(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    keys: Any = SimpleNamespace(topic=Topic("t", kind="ordered"))
-    asked: list[str] = []
-
-    def mend(*words: Any) -> str:
-        asked.append(words[4])
-        return "place"
-
-    monkeypatch.setattr(repair, "mend", mend)
-    monkeypatch.setattr(repair, "_recount", lambda *_: asked.append("recount") or ["counted"])
-    places = [Fault("here", "x", "g", 0, part) for part in (Part.SUBJECT, Part.SUBJECT, Part.COUNT)]
-    redis: Any = None
-    for faults, countable, expected in (
-        (places, True, ["subject", "subject", "recount"]), (places, False, ["subject"] * 2),
-        (places[:1], True, ["subject", "recount"]), (places[2:], True, ["recount"]),
-        ([Fault("here", "x", "g", 0, Part.DEAD)], True, ["dead"]),
-    ):  # fmt: skip
-        asked.clear()
-        done = repair._mend(redis, keys, Mendable("g", 0, faults, countable), "")
-        assert asked == expected
-        assert len(done) == len({*asked})
-
-
-def test_a_group_that_was_dropped_meanwhile_is_passed_over(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    wrong = [Mendable(group, 0, [], True) for group in ("gone", "g")]
-
-    def mend(_redis: object, _keys: object, one: Mendable, _now: str) -> list[str]:
-        if one.group == "gone":
-            raise UnknownGroup("t", "gone", [])
-        return ["done"]
-
-    monkeypatch.setattr(repair, "verify", lambda *_: [])
-    monkeypatch.setattr(repair, "mendable", lambda _: wrong)
-    monkeypatch.setattr(repair, "_mend", mend)
-    nothing: Any = None
-    assert repair.repair(nothing, nothing, "") == ["done"]
