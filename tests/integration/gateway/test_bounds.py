@@ -11,6 +11,8 @@ from qframe.web.gateway import Gateway, Settle
 from qframe.web.gateway import gateway as module
 from qframe.web.gateway.gateway import GatewayFull
 
+pytestmark = pytest.mark.gate
+
 
 def test_a_group_that_is_being_left_still_has_its_place(
     events_app: QFrame, monkeypatch: pytest.MonkeyPatch

@@ -10,6 +10,8 @@ import pytest
 from eventing import pulled
 from starlette.testclient import TestClient
 
+pytestmark = pytest.mark.gate
+
 EVENT = {
     "specversion": "1.0", "type": "com.example.someevent", "id": "4321-4321-4321-a",
     "source": "/mycontext/subcontext", "time": "2018-04-05T03:56:24Z",

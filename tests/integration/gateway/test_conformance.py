@@ -13,6 +13,8 @@ import pytest
 from eventing import pulled
 from starlette.testclient import TestClient
 
+pytestmark = pytest.mark.gate
+
 FEATURE = Path(__file__).parent / "features" / "http-protocol-binding.feature"
 
 

@@ -20,6 +20,8 @@ from qframe.web.gateway.forwarding import Forwarder
 from qframe.web.gateway.receipts import Receipts
 from qframe.web.gateway.wire import SettledOut, SettleIn
 
+pytestmark = pytest.mark.gate
+
 SECRET = "s" * 20
 
 

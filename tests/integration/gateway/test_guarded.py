@@ -24,6 +24,7 @@ ORDERS = "/v1/topics/orders"
 BODY = "body-of-a-customer"
 
 
+@pytest.mark.gate
 def test_no_credential_and_no_body_is_in_the_log_or_in_a_file(tmp_path: Path) -> None:
     """Whatever is done with them: taken, refused, malformed, given up."""
     token, digest = new_token()
@@ -61,6 +62,7 @@ def test_no_credential_and_no_body_is_in_the_log_or_in_a_file(tmp_path: Path) ->
         assert token.encode() not in kept
 
 
+@pytest.mark.gate
 def test_it_serves_tls_by_a_certificate_and_by_one_that_renews_it(tmp_path: Path) -> None:
     chain, key = certificate(tmp_path, "gateway")
     port = free_port()

@@ -46,6 +46,7 @@ def group(gateway: GatewayProcess, request: pytest.FixtureRequest) -> str:
     return name
 
 
+@pytest.mark.gate
 def test_a_message_is_published_pulled_and_settled(gateway: GatewayProcess, group: str) -> None:
     sent = {"key": "ann", "body": {"text": "secret body"}, "headers": {"a": "b"}, "tags": ["t"]}
     published = gateway.post(f"{ORDERS}/messages", sent).json
@@ -80,6 +81,7 @@ def test_an_idempotency_key_makes_a_repeated_request_a_duplicate(gateway: Gatewa
         assert reply.json["results"] == [{"id": each, "outcome": outcome} for each in ids]
 
 
+@pytest.mark.gate
 @pytest.mark.parametrize(
     ("headers", "body", "status", "why"),
     [
@@ -106,6 +108,7 @@ def test_bytes_come_back_as_bytes(gateway: GatewayProcess, group: str) -> None:
     gateway.settle("orders", group, ack=[one["receipt"]])
 
 
+@pytest.mark.gate
 def test_a_stream_of_lines_has_an_outcome_for_each(gateway: GatewayProcess) -> None:
     lines = [json.dumps({"key": "line", "body": place}) for place in range(1200)]
     lines[7] = "{"
@@ -121,6 +124,7 @@ def test_a_stream_of_lines_has_an_outcome_for_each(gateway: GatewayProcess) -> N
     assert sum(each["outcome"] == "stored" for each in outcomes) == 1198
 
 
+@pytest.mark.gate
 def test_a_client_that_has_hung_up_is_handed_nothing(gateway: GatewayProcess, group: str) -> None:
     body = b'{"wait": "1m", "lease": "10m"}'
     head = f"POST {ORDERS}/groups/{group}/pull HTTP/1.1\r\nHost: {HOST}\r\n".encode()
@@ -165,6 +169,7 @@ def test_retry_reject_and_extend_in_one_request(gateway: GatewayProcess, group: 
     assert gateway.request("GET", f"{ORDERS}/groups/{group}/stats").json["dead"] == 1
 
 
+@pytest.mark.gate
 def test_timers_are_set_moved_and_cancelled(gateway: GatewayProcess) -> None:
     gateway.request("PUT", "/v1/topics/later", {"kind": "delay", "slots": 1})
     gateway.request("PUT", "/v1/topics/later/groups/billing")
@@ -223,6 +228,7 @@ def test_a_key_in_a_path_whose_bytes_are_no_text_is_refused(
         assert (reply.status, reply.json["type"]) == (400, "urn:qframe:problem:bad-path")
 
 
+@pytest.mark.gate
 def test_errors_are_problems_with_the_exceptions_sentences(gateway: GatewayProcess) -> None:
     reply = gateway.post("/v1/topics/nothing/messages", {"body": 1})
     assert (reply.status, reply.headers["content-type"]) == (404, "application/problem+json")
@@ -272,6 +278,7 @@ def test_it_describes_itself_and_its_health(gateway: GatewayProcess) -> None:
     assert gateway.request("GET", "/readyz").json == {"status": "ok"}
 
 
+@pytest.mark.gate
 def test_a_stopped_gateway_waits_for_settlements_and_exits_with_0(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path}/q.db"
     with GatewayProcess(tmp_path, url, "--grace", "1m") as gateway, QFrame(url) as app:
@@ -323,6 +330,7 @@ def test_a_moment_has_the_same_bounds_as_a_text_and_as_a_number(
         assert "within 1970 and 5138" in reply.json["detail"]
 
 
+@pytest.mark.gate
 def test_a_gateway_that_stood_still_extends_nothing_that_another_has_handed_out(
     tmp_path: Path,
 ) -> None:

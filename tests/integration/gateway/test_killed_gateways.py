@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import pytest
 from gatewaying import GatewayProcess
 from ports import free_port
 from servers import RedisServer
@@ -33,6 +34,7 @@ def test_killed_gateways_and_clients_lose_nothing_and_keep_the_order(
     assert (ran.returncode, found["gateways_killed"]) == (0, 1), ran
 
 
+@pytest.mark.gate
 def test_a_killed_gateway_costs_no_attempt_of_what_no_client_has_seen(
     redis_server: RedisServer, tmp_path: Path
 ) -> None:

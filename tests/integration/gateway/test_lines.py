@@ -18,6 +18,8 @@ from qframe.web.gateway.callers import Callers
 from qframe.web.gateway.forwarding import Forwarder
 from qframe.web.gateway.routes import GatewayRoutes
 
+pytestmark = pytest.mark.gate
+
 LINES = {"content-type": "application/x-ndjson"}
 THREE = ['{"body": 1, "key": "ann"}', '{"body": 2}', '{"body": 3, "key": "ann"}']
 

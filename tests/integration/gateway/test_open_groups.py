@@ -14,6 +14,8 @@ from qframe.web.gateway import Gateway, OpenDelivery, Settle, SettleOutcome, Ver
 from qframe.web.gateway.deliveries import Client
 from qframe.web.gateway.gateway import GatewayStopped
 
+pytestmark = pytest.mark.gate
+
 P = ParamSpec("P")
 ORDERS = Topic("orders", kind="ordered", slots=2)
 LONG_S = 20.0

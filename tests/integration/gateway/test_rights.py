@@ -21,6 +21,8 @@ from qframe.web.gateway.callers import Caller, Callers, NotKnown, new_token, rea
 from qframe.web.gateway.forwarding import Forwarder
 from qframe.web.gateway.routes import GatewayRoutes
 
+pytestmark = pytest.mark.gate
+
 HERE = "http://127.0.0.1"
 LOCAL = ("127.0.0.1", 1)
 FAR = ("203.0.113.9", 4000)

@@ -52,6 +52,7 @@ def _counts(sqs: Any, url: str) -> tuple[str, ...]:
     )
 
 
+@pytest.mark.gate
 def test_a_message_is_sent_received_and_deleted(sqs: Any, name: str) -> None:
     url = made(sqs, name)
     attributes = {
@@ -72,6 +73,7 @@ def test_a_message_is_sent_received_and_deleted(sqs: Any, name: str) -> None:
     assert _counts(sqs, url) == ("0", "0", "0")
 
 
+@pytest.mark.gate
 def test_a_fifo_queue_keeps_the_order_of_its_groups_and_drops_duplicates(
     sqs: Any, name: str
 ) -> None:
@@ -141,6 +143,7 @@ def test_a_producer_in_python_and_a_client_of_sqs_meet_in_one_queue(
         assert bodies == [{"from": "python"}, {"from": "sqs"}]
 
 
+@pytest.mark.gate
 def test_a_message_is_deleted_by_way_of_another_gateway(tmp_path: Path) -> None:
     store = f"sqlite:///{tmp_path}/q.db"
     secret = {"QFRAME_GATEWAY_SECRET": "s" * 20}

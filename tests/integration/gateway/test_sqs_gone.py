@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from qframe import QFrame
 from qframe.clock import SYSTEM_CLOCK
 from qframe.web.gateway import Gateway, Settle
@@ -19,6 +21,8 @@ from qframe.web.gateway.sqs.queue_verbs import QueueVerbs
 from qframe.web.gateway.sqs.queues import GROUP
 from qframe.web.gateway.sqs.requests import CreateQueue, ReceiveMessage, SendMessage
 from qframe.web.gateway.sqs.service import SqsCall
+
+pytestmark = pytest.mark.gate
 
 
 class SlowStoreGateway(Gateway):

@@ -14,6 +14,8 @@ from qframe.web.gateway.receipts import Receipts
 from qframe.web.gateway.sqs import message_verbs
 from qframe.web.gateway.sqs.queues import GROUP
 
+pytestmark = pytest.mark.gate
+
 CLOCK = VirtualClock(now_ms=SYSTEM_CLOCK.now_ms())
 
 

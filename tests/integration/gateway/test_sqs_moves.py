@@ -21,6 +21,8 @@ from qframe.web.gateway.sqs import move_verbs, service
 from qframe.web.gateway.sqs.moves import CANCELLING, COMPLETED, FAILED, RUNNING, MoveTask
 from qframe.web.gateway.sqs.queues import GROUP, Queue
 
+pytestmark = pytest.mark.gate
+
 
 @pytest.fixture
 def clock() -> VirtualClock:

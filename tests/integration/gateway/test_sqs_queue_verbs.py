@@ -14,6 +14,8 @@ from starlette.requests import Request
 from qframe.errors import UnknownTopic
 from qframe.topic import Topic
 
+pytestmark = pytest.mark.gate
+
 ENTRY: dict[str, Any] = {"Id": "a", "ReceiptHandle": "none", "VisibilityTimeout": 1}
 RIGHTS: dict[str, tuple[str, dict[str, Any]]] = {
     "SendMessage": ("publish", {"MessageBody": "x"}),

@@ -9,6 +9,8 @@ from starlette.testclient import TestClient
 
 from qframe import QFrame, Topic
 
+pytestmark = pytest.mark.gate
+
 JOBS: dict[str, Any] = {"kind": "delay", "slots": 2}
 OF_A_KIND: dict[str, dict[str, Any]] = {
     "stream": {"retain": "7d"},

@@ -23,7 +23,7 @@ from qframe.errors import StoreUnavailable
 from qframe.push import push
 from qframe.telemetry.facts import facts_shown
 
-pytestmark = pytest.mark.promise(3)
+pytestmark = [pytest.mark.gate, pytest.mark.promise(3)]
 
 ORDERS = Topic("orders", kind="ordered", slots=2)
 FEED = Topic("feed", slots=2)

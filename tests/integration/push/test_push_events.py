@@ -14,6 +14,8 @@ from qframe import Batch, Outgoing, QFrame, Topic
 from qframe.errors import BadOption
 from qframe.push import push
 
+pytestmark = pytest.mark.gate
+
 FEED = Topic("feed", slots=2)
 PARTS = ("specversion", "id", "source", "type", "partitionkey")
 CAME = {

@@ -21,6 +21,8 @@ from qframe.push import Webhook, WebhookRefused
 from qframe.push.contents import PushContent
 from qframe.push.timed_connections import RequestEnd, TimedConnections
 
+pytestmark = pytest.mark.gate
+
 LIMIT_S = 60.0
 STEP_MS = 10_000
 JSON = {"content-type": "application/json"}
