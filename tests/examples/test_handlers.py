@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parents[2]
 
 
@@ -25,6 +27,7 @@ def test_the_examples_tests_pass_where_pytest_has_no_other_plugins() -> None:
     assert "14 passed" in answer.stdout
 
 
+@pytest.mark.gate
 def test_a_test_file_of_a_user_has_the_fixtures_and_may_name_its_own_app(tmp_path: Path) -> None:
     (tmp_path / "test_shop.py").write_text(
         "import pytest\n"

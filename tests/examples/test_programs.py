@@ -16,6 +16,7 @@ from servers import RedisServer
 ROOT = Path(__file__).parents[2]
 
 
+@pytest.mark.gate
 @pytest.mark.parametrize(
     ("name", "lines"),
     [
@@ -44,6 +45,7 @@ def test_the_example_of_flow_keeps_its_limit_and_pays_every_payment_once_and_in_
     assert 3 <= int(refused) <= 60
 
 
+@pytest.mark.gate
 @pytest.mark.parametrize(
     ("name", "said", "most", "told"),
     [
@@ -51,6 +53,7 @@ def test_the_example_of_flow_keeps_its_limit_and_pays_every_payment_once_and_in_
         ("batch_consumer", r"4999 rows in (\d+) calls, 1 dead\n", 1000,
          [("delivery.dead", "IntegrityError")]),
     ],
+    ids=["batching", "batch_consumer"],
 )  # fmt: skip
 def test_an_example_of_batches_writes_every_row_once_but_what_the_table_refuses_in_few_calls(
     name: str, said: str, most: int, told: list[tuple[str, str]]

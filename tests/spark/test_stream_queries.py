@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import StreamingQuery
 from topics import Space
@@ -36,7 +35,6 @@ def rows_of(query: StreamingQuery) -> list[int]:
     return [each["numInputRows"] for each in progress if each["numInputRows"]]
 
 
-@pytest.mark.gate
 def test_a_query_reads_in_batches_of_the_size_asked_and_goes_on_from_its_checkpoint(
     spark: SparkSession, space: Space, tmp_path: Path
 ) -> None:

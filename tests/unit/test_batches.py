@@ -112,24 +112,6 @@ def test_a_paused_message_keeps_those_behind_it_and_comes_before_them() -> None:
     assert seqs(taken(batches)) == [0, 1, 3]
 
 
-def test_who_comes_back_late_from_a_batch_is_still_before_those_that_came_after_it() -> None:
-    clock = StandingClock()
-    batches = batches_of(10, clock)
-    a0, a1, a2 = message("a", 0), message("a", 1), message("a", 2)
-    batches.add([a0, a1])
-    taken(batches)
-    batches.pause(a0, 1.0)
-    clock.now_s = 1.0
-    batches.resume()
-    batches.add([a2])
-    assert seqs(taken(batches)) == [0]  # a1 is in the first batch still
-    assert batches.held([a1]) == [a1]
-    batches.pause(a1, 0)
-    assert taken(batches) == []
-    batches.free([a0.delivery])
-    assert seqs(taken(batches)) == [1, 2]
-
-
 def test_what_is_withdrawn_is_in_no_batch_any_more_and_frees_its_lane() -> None:
     batches = batches_of(2)
     batches.add([message("a", 0, 1), message("b", 1, 2), message("a", 2, 1), message("c", 3, 2)])
