@@ -6,19 +6,35 @@ import os
 import socket
 import subprocess
 import sys
+import tempfile
 import threading
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import pytest
 import redis
 from absence import absent
 from eventually import eventually
+from kazoo.client import KazooClient
 from ports import give_back
 from programs import program
 from redis.cluster import ClusterNode, RedisCluster
-from servers import Proxy, RedisCluster3, RedisServer, SentinelSet, connect, free_port
+from servers import (
+    MariaDbServer,
+    PostgresServer,
+    Proxy,
+    RedisCluster3,
+    RedisServer,
+    ZooKeeperEnsemble3,
+    ZooKeeperServer,
+    connect,
+    free_port,
+)
 
 
 def through(proxy: Proxy, timeout_s: float = 5.0) -> redis.Redis:
@@ -48,29 +64,112 @@ def everywhere(redis_cluster: RedisCluster3) -> Iterator[RedisCluster]:
     client.close()
 
 
-def test_a_server_keeps_what_it_has_acknowledged_when_killed(tmp_path: Path) -> None:
-    with RedisServer(tmp_path / "server", aof=True) as server, server.client() as client:
-        client.set("key", "value")
+@contextmanager
+def connected(hosts: str, timeout_s: float = 10.0) -> Iterator[KazooClient]:
+    """A client with a session of its own."""
+    client = KazooClient(hosts, timeout=timeout_s)
+    client.start(60)
+    try:
+        yield client
+    finally:
+        client.stop()
+        client.close()
+
+
+class Sort(NamedTuple):
+    """A sort of server, and what is written to one and read of it.
+
+    Attributes:
+        start: starts one.
+        write: writes something.
+        read: returns what was written.
+    """
+
+    start: Callable[..., Any]
+    write: Callable[[Any], object]
+    read: Callable[[Any], object]
+
+
+def in_table(server: Any) -> None:
+    server.call("CREATE TABLE kept (n INTEGER)", name_of(server))
+    server.call("INSERT INTO kept VALUES (7)", name_of(server))
+
+
+def of_table(server: Any) -> object:
+    return list(server.call("SELECT n FROM kept", name_of(server)))
+
+
+def name_of(server: Any) -> str:
+    return "postgres" if isinstance(server, PostgresServer) else "mysql"
+
+
+def in_node(server: ZooKeeperServer) -> None:
+    with connected(server.address) as client:
+        client.create("/node", b"7")
+
+
+def of_node(server: ZooKeeperServer) -> object:
+    with connected(server.address, 60.0) as client:
+        return client.get("/node")[0]
+
+
+SORTS = {
+    "redis": Sort(
+        partial(RedisServer, aof=True), lambda server: server.call("SET", "k", 7),
+        lambda server: server.call("GET", "k"),
+    ),
+    "postgres": Sort(PostgresServer, in_table, of_table),
+    "mariadb": Sort(MariaDbServer, in_table, of_table),
+    "zookeeper": Sort(ZooKeeperServer, in_node, of_node),
+}  # fmt: skip
+
+
+@pytest.fixture(params=SORTS)
+def sort(request: pytest.FixtureRequest) -> Sort:
+    return SORTS[request.param]
+
+
+def test_a_server_answers_once_it_is_thawed_keeps_what_it_has_when_killed_and_leaves_no_trace(
+    sort: Sort, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    outside = Path(tempfile.mkdtemp(prefix="qframe-outside-"))
+    outside.chmod(0o755)  # PostgreSQL's user is to come to its own folder in it
+    monkeypatch.setattr("tempfile.tempdir", str(outside))
+    with sort.start(tmp_path / "server") as server, ThreadPoolExecutor(1) as reading:
+        sort.write(server)
+        before = sort.read(server)
+        server.freeze()
+        asked = reading.submit(sort.read, server)
+        with pytest.raises(TimeoutError):
+            asked.result(0.3)
+        server.thaw()
+        assert asked.result(60) == before
         port, pid = server.port, server.pid
         server.kill()
-        with pytest.raises(redis.ConnectionError):
-            client.get("key")
+        assert not server.is_running
         server.restart()
         assert (server.port, server.pid != pid) == (port, True)
-        assert client.get("key") == b"value"
-
-
-def test_a_frozen_server_answers_once_it_is_thawed(tmp_path: Path) -> None:
-    with RedisServer(tmp_path) as server:
-        with server.client() as patient, connect(server.port, 0.2) as hasty:
-            patient.ping()
-            server.freeze()
-            with pytest.raises(redis.TimeoutError):
-                hasty.ping()
-            server.thaw()
-            assert patient.ping()
+        assert sort.read(server) == before
         server.freeze()
     assert not server.is_running
+    outside.rmdir()  # as nothing is left in it
+
+
+@pytest.mark.parametrize(
+    ("name", "wanted"),
+    [("redis", "redis-server 7 or newer: install it"), ("zookeeper", "ZooKeeper 3.8 or newer")],
+)
+def test_a_server_that_cannot_start_shows_its_log_and_one_that_is_missing_says_so(
+    name: str, wanted: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    start = SORTS[name].start
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        with pytest.raises(RuntimeError, match=r"(?si)did not start; its log ends:.*in use"):
+            start(tmp_path / "server", port=port)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(RuntimeError, match=f"the tests need {wanted}"):
+        start(tmp_path / "other")
 
 
 def test_a_server_ends_with_the_process_that_has_started_it(tmp_path: Path) -> None:
@@ -91,26 +190,6 @@ def answers(client: redis.Redis) -> bool:
         return bool(client.ping())
     except redis.ConnectionError:
         return False
-
-
-def test_a_server_that_does_not_start_shows_its_log(tmp_path: Path) -> None:
-    with pytest.raises(RuntimeError, match=r"(?s)did not start; its log ends:.*no-such-option"):
-        RedisServer(tmp_path, config={"no-such-option": "1"})
-
-
-def test_a_port_that_is_taken_is_not_mistaken_for_the_new_server(
-    tmp_path: Path, redis_server: RedisServer
-) -> None:
-    with pytest.raises(RuntimeError, match="Address already in use"):
-        RedisServer(tmp_path, port=redis_server.port)
-
-
-def test_without_redis_a_test_fails_and_says_why(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(RuntimeError, match="the tests need redis-server 7 or newer: install it"):
-        RedisServer(tmp_path / "server")
 
 
 @pytest.mark.gate
@@ -177,31 +256,6 @@ def test_a_means_that_the_machine_lacks_is_a_failure_in_ci_and_a_skipped_test_el
         absent("it has none")
 
 
-def test_sentinels_promote_the_replica_when_the_primary_is_killed(tmp_path: Path) -> None:
-    with SentinelSet(tmp_path) as servers:
-        assert servers.current_primary_port() == servers.primary.port
-        with servers.primary.client() as client:
-            client.set("key", "value")
-            assert client.wait(1, 5000) == 1
-        servers.kill_primary()
-        assert not servers.primary.is_running
-        eventually(lambda: servers.current_primary_port() == servers.replica.port)
-        with servers.replica.client() as client:
-            assert client.role()[0] == b"master"
-            assert client.get("key") == b"value"
-
-
-def test_a_cluster_serves_a_key_on_each_node(
-    redis_cluster: RedisCluster3, everywhere: RedisCluster, key: str
-) -> None:
-    nodes = set()
-    for number in range(50):
-        assert everywhere.set(f"{key}-{number}", number)
-        assert everywhere.get(f"{key}-{number}") == str(number).encode()
-        nodes.add(redis_cluster.node_of(everywhere.keyslot(f"{key}-{number}")))
-    assert nodes == {0, 1, 2}
-
-
 def refusal(client: redis.Redis, *words: str) -> str:
     """The name of the error that a command gets."""
     try:
@@ -252,56 +306,73 @@ def test_a_proxy_resets_connections_and_takes_new_ones(proxy: Proxy) -> None:
     through(proxy).close()
 
 
-@pytest.mark.gate
-def test_a_proxy_swallows_the_reply_of_what_was_done(
-    proxy: Proxy, redis_server: RedisServer, key: str
+@pytest.mark.parametrize("server", [MariaDbServer, RedisServer])
+def test_eight_servers_are_installed_and_started_at_once(
+    server: type[MariaDbServer] | type[RedisServer], tmp_path: Path
 ) -> None:
-    with through(proxy) as client:
-        proxy.drop_replies(1)
-        with pytest.raises(redis.ConnectionError):
-            client.incr(key)
-        assert client.incr(key) == 2
-    assert redis_server.call("GET", key) == b"2"
+    folders = [tmp_path / str(number) for number in range(8)]
+    # Servers die with the threads that have started them, so these last until all have ended.
+    with ThreadPoolExecutor(8) as starting, ExitStack() as stack:
+        started = [stack.enter_context(each) for each in starting.map(server, folders)]
+        assert all(each.is_running for each in started)
+        assert len({each.port for each in started}) == 8
 
 
-def test_a_stalled_proxy_holds_back_and_then_delivers(proxy: Proxy, key: str) -> None:
-    with (
-        socket.create_connection(("127.0.0.1", proxy.port)) as waiting,
-        through(proxy, timeout_s=60.0) as patient,
-    ):
-        proxy.stall()
-        waiting.sendall(f"INCR {key}\r\n".encode())
-        waiting.settimeout(0.2)
-        with pytest.raises(TimeoutError):
-            waiting.recv(100)
-        answers: list[object] = []
-        asking = threading.Thread(target=lambda: answers.append(patient.incr(f"{key}-patient")))
-        asking.start()
-        assert not answers
-        proxy.resume()
-        asking.join(60)
-        assert answers == [1]
-        # What was asked for before the stall ended was done, too.
-        waiting.settimeout(60)
-        assert waiting.recv(100) == b":1\r\n"
-        assert patient.get(key) == b"1"
+def test_a_database_that_starts_leaves_the_temporary_tables_of_others_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shared = tmp_path / "shared"
+    shared.mkdir()
+    monkeypatch.setenv("TMPDIR", str(shared))
+    anothers = shared / "#sql-temptable-1-1-1.MAI"
+    anothers.touch()
+    with MariaDbServer(tmp_path / "database"):
+        assert anothers.exists()
 
 
-def test_a_refusing_proxy_keeps_the_connections_there_are(proxy: Proxy) -> None:
-    with through(proxy) as client:
-        proxy.refuse()
-        assert client.ping()
-        with pytest.raises(redis.ConnectionError, match="refused"):
-            through(proxy)
-        proxy.accept()
-        through(proxy).close()
+def test_requests_are_counted(zookeeper: ZooKeeperServer) -> None:
+    with connected(zookeeper.address) as client:
+        before = zookeeper.packets()
+        for _ in range(100):
+            client.exists("/")
+        assert 100 <= zookeeper.packets() - before <= 105
+    assert "Mode: standalone" in zookeeper.word("srvr")
 
 
-def test_a_proxy_passes_much_at_once_both_ways(proxy: Proxy, key: str) -> None:
-    value = b"x" * 1_000_000
-    with through(proxy) as client:
-        pipeline = client.pipeline(transaction=False)
-        for _ in range(10):
-            pipeline.set(key, value).get(key)
-        assert pipeline.execute()[1::2] == [value] * 10
-        client.delete(key)
+def test_three_servers_elect_another_leader_and_keep_sessions(tmp_path: Path) -> None:
+    with ZooKeeperEnsemble3(tmp_path) as servers:
+        hosts = ",".join(each.address for each in servers.servers)
+        assert servers.url == f"zookeeper://{hosts}"
+        first = servers.leader()
+        with connected(hosts) as client:
+            client.create("/node", b"value", ephemeral=True)
+            session = client.client_id
+            servers.servers[first].kill()
+            [second] = eventually(lambda: leader(servers))
+            assert second != first
+            assert client.retry(client.get, "/node")[0] == b"value"
+            assert client.client_id == session
+            servers.expire(*session)
+            eventually(lambda: client.client_id not in (None, session))
+            assert not client.exists("/node")
+
+
+def test_without_a_majority_nobody_is_served_until_there_is_one_again(tmp_path: Path) -> None:
+    with ZooKeeperEnsemble3(tmp_path) as servers:
+        with connected(servers.servers[0].address) as client:
+            client.create("/node", b"value")
+        for server in servers.servers[1:]:
+            server.kill()
+        eventually(lambda: not servers.servers[0].mode)
+        assert leader(servers) == ()
+        servers.servers[1].restart()
+        eventually(lambda: leader(servers))
+        with connected(servers.servers[1].address) as client:
+            assert client.get("/node")[0] == b"value"
+
+
+def leader(servers: ZooKeeperEnsemble3) -> tuple[int, ...]:
+    try:
+        return (servers.leader(),)
+    except RuntimeError:
+        return ()
