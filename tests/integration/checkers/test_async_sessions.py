@@ -69,6 +69,7 @@ DRIVERS = {
     "asyncpg": ("postgres", "postgresql+asyncpg"),
     "aiomysql": ("mariadb", "mysql+aiomysql"),
 }
+GATED = (pytest.param("sqlite", marks=pytest.mark.gate), *list(DRIVERS)[1:])
 
 
 @pytest.fixture(params=DRIVERS)
@@ -94,6 +95,7 @@ async def pay_by_connection(message: Message, connection: AsyncConnection) -> No
 
 
 @pytest.mark.promise(2)
+@pytest.mark.parametrize("shop", GATED, indirect=True)
 @pytest.mark.parametrize("handler", [pay, pay_by_connection])
 def test_what_comes_twice_is_changed_once(shop: Shop, handler: Any) -> None:
     shop.consume(handler)

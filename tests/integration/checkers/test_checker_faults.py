@@ -178,6 +178,7 @@ def test_a_handler_that_is_called_again_has_its_time_again(
     assert not working.events["delivery.retried"]
 
 
+@pytest.mark.gate
 @pytest.mark.promise(6)
 def test_messages_wait_for_a_checker_that_cannot_be_asked_and_lose_no_attempt(
     tmp_path: Path, work: Callable[..., Work]

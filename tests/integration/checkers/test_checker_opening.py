@@ -76,6 +76,7 @@ def said(claim: Claim, statement: str) -> Any:
     return connection.execute(text(statement)).scalar_one()
 
 
+@pytest.mark.gate
 def test_the_mark_is_a_prepared_statement_that_begins_the_transaction(marking: Marking) -> None:
     for _ in range(3):
         claim = marking.claim()
@@ -124,6 +125,7 @@ def test_what_a_listener_does_as_a_transaction_commits_stays_in_it(
             assert looking.execute(text("SELECT txid FROM commits")).scalars().all() == [txid]
 
 
+@pytest.mark.gate
 @pytest.mark.parametrize("in_thread", [True, False])
 def test_another_transaction_than_the_marks_is_not_committed(
     marking: Marking, in_thread: bool

@@ -140,7 +140,8 @@ def repeats_only_what_had_no_mark(till: Till) -> None:
 @pytest.mark.parametrize(
     "till",
     [
-        "sqlite+transactional+sqlite", "redis+transactional+postgres",
+        pytest.param("sqlite+transactional+sqlite", marks=pytest.mark.gate),
+        "redis+transactional+postgres",
         "sqlite+transactional+mariadb",
         "sqlite+transactional+sqlite+8", "redis+transactional+postgres+8",
         "sqlite+transactional+mariadb+8",
@@ -163,7 +164,9 @@ def test_a_killed_worker_loses_nothing_and_repeats_only_what_it_had_not_marked(t
 
 
 @pytest.mark.parametrize(
-    "till", ["redis+redis+sqlite+8", "sqlite+database+postgres+8"], indirect=True
+    "till",
+    [pytest.param("redis+redis+sqlite+8", marks=pytest.mark.gate), "sqlite+database+postgres+8"],
+    indirect=True,
 )
 def test_a_killed_worker_loses_nothing_and_repeats_only_its_unmarked_batches(till: Till) -> None:
     die_at_every_moment(till)

@@ -14,7 +14,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection, create_async_engine
 
 from qframe import Batch, DatabaseChecker, Message, QFrame, Topic, TransactionalChecker
 
-pytestmark = pytest.mark.promise(2)
+pytestmark = [pytest.mark.promise(2), pytest.mark.gate]
 
 TOPIC = Topic("t", slots=1)
 BATCH = Batch(4, "10ms")

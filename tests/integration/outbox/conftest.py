@@ -11,7 +11,7 @@ from checking import DATABASES, database_url
 from sqlalchemy import Engine
 
 
-@pytest.fixture(params=DATABASES)
+@pytest.fixture(params=[pytest.param("sqlite", marks=pytest.mark.gate), *DATABASES[1:]])
 def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     """The URL of an empty business database."""
     return database_url(request, request.param, tmp_path)

@@ -258,7 +258,9 @@ def test_a_commit_rings_and_a_rollback_does_not(local: Engine) -> None:
 
 
 @pytest.mark.promise(3)
-@pytest.mark.parametrize("url", ["postgres", "mariadb"], indirect=True)
+@pytest.mark.parametrize(
+    "url", [pytest.param("postgres", marks=pytest.mark.gate), "mariadb"], indirect=True
+)
 def test_a_message_of_a_key_comes_behind_all_of_the_transaction_that_it_waited_for(
     engine: Engine,
 ) -> None:

@@ -88,6 +88,7 @@ def sent_times(outbox: Outbox) -> list[int | None]:
         return [row.sent_at for row in outbox.rows.page(connection, limit=99)]
 
 
+@pytest.mark.gate
 @pytest.mark.promise(7)
 def test_a_full_topic_holds_back_its_lines_and_nothing_else(local: Engine, store: str) -> None:
     small, free = Topic("small", slots=1, max_length=2), Topic("free")
@@ -104,7 +105,7 @@ def test_a_full_topic_holds_back_its_lines_and_nothing_else(local: Engine, store
         put(outbox, free, 3, key="a")
         eventually(lambda: worker.bodies["free"] == [1, 2, 3])
         # The store has not taken them for sure, so nobody has to look for them there.
-        eventually(lambda: sent_times(outbox) == [None, None], within=20)
+        eventually(lambda: sent_times(outbox) == [None, None])
     with Worker(store, outbox, small) as worker:
         eventually(lambda: worker.bodies["small"] == [1, 2, 3, 4])
     assert outbox.pending() == 0
@@ -200,6 +201,7 @@ def test_a_body_that_the_store_cannot_take_holds_back_its_line_and_nothing_else(
     assert outbox.pending() == 2
 
 
+@pytest.mark.gate
 @pytest.mark.promise(1)
 @pytest.mark.parametrize("sent_at", [1, 2**42])
 def test_what_was_sent_before_a_crash_is_looked_up_once_its_id_may_be_forgotten(
@@ -223,6 +225,7 @@ def test_what_was_sent_before_a_crash_is_looked_up_once_its_id_may_be_forgotten(
         assert worker.events["outbox.doubted"] == 1
 
 
+@pytest.mark.gate
 @pytest.mark.parametrize("later", [AnswerLost, StoreUnavailable])
 def test_what_may_have_been_sent_is_looked_up_once_its_id_may_be_forgotten(
     local: Engine, store: str, later: type[StoreUnavailable]
@@ -262,6 +265,7 @@ class Served:
         self.relay.turn()
 
 
+@pytest.mark.gate
 def test_a_relay_takes_no_mark_back_of_what_was_anothers_to_send_meanwhile(
     local: Engine, store: str
 ) -> None:
@@ -290,6 +294,7 @@ def test_a_relay_takes_no_mark_back_of_what_was_anothers_to_send_meanwhile(
             each.relay.leave()
 
 
+@pytest.mark.gate
 @pytest.mark.promise(1)
 def test_a_row_under_a_number_that_was_given_before_is_relayed(local: Engine, store: str) -> None:
     """The database was restored without the rows that the relay is about to delete."""
@@ -313,6 +318,7 @@ def test_a_row_under_a_number_that_was_given_before_is_relayed(local: Engine, st
         served.relay.leave()
 
 
+@pytest.mark.gate
 @pytest.mark.promise(1)
 def test_a_relay_takes_no_mark_back_of_a_row_under_a_number_that_was_given_before(
     local: Engine, store: str
@@ -406,6 +412,7 @@ def test_it_goes_on_when_the_store_comes_back(local: Engine, tmp_path: Path) -> 
         eventually(lambda: outbox.pending() == 0)
 
 
+@pytest.mark.gate
 def test_it_goes_on_when_the_database_comes_back(tmp_path: Path, store: str) -> None:
     with PostgresServer(tmp_path) as server:
         url = server.new_database()
@@ -455,6 +462,7 @@ def test_a_group_of_relays_that_was_dropped_is_made_anew(local: Engine, store: s
         eventually(lambda: worker.bodies["orders"] == [1, 2])
 
 
+@pytest.mark.gate
 def test_a_relay_joins_again_where_a_redis_was_flushed(local: Engine, tmp_path: Path) -> None:
     """It goes on by its lease at first; once that has passed it owned nothing for good."""
     outbox = Outbox(local)

@@ -58,6 +58,7 @@ def test_the_default_apps_apublish_is_awaited_too(
         assert (published.outcome, app.admin.lag("t", "g")) == ("stored", 1)
 
 
+@pytest.mark.gate
 def test_one_that_is_cancelled_may_be_published_and_can_be_repeated_under_its_id(
     tmp_path: Path,
 ) -> None:

@@ -36,6 +36,7 @@ def by_buffer(app: QFrame) -> None:
         buffered.publish(ORDERS, 1)
 
 
+@pytest.mark.gate
 @pytest.mark.promise(3, 8)
 @pytest.mark.parametrize(
     "publish",
@@ -87,6 +88,7 @@ def test_an_outbox_that_knows_only_the_name_has_its_relay_refuse_it_and_say_why(
     engine.dispose()
 
 
+@pytest.mark.gate
 @pytest.mark.promise(1)
 @pytest.mark.parametrize("kind", ["delay", "priority"])
 def test_equal_jobs_without_a_key_are_all_run_however_they_are_published(kind: str) -> None:
