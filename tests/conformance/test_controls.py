@@ -223,12 +223,3 @@ def test_all_who_draw_at_once_get_what_one_would_have(bench: Bench) -> None:
         assert failures == []
         assert sum(answers) == 20
         bench.advance(2000)
-
-
-def test_no_part_of_a_token_is_lost_however_often_somebody_draws(bench: Bench) -> None:
-    topic = bench.topic("stream", "g")
-    granted = 0
-    for _ in range(60):
-        granted += draw(bench, topic, 2, rate=2, per_ms=3, burst=4).granted
-        bench.advance(2)
-    assert granted == 4 + 60 * 4 // 3 - 2

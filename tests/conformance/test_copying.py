@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from bench import Bench, body_of
+from test_growing import filled as in_every_place
 from test_growing import grown
 
 from qframe.admin.copying import Copied, copy_topic
@@ -29,21 +30,9 @@ def model(bench: Bench) -> ModelStore:
 
 
 def filled(bench: Bench, kind: str) -> Topic:
-    """A topic with messages in every place: done, dead, retried, delayed, in hand, replaced."""
-    topic = bench.topic(kind, "g", "h", slots=2)
-    for number in range(12):
-        bench.publish(topic, number, f"k{number % 6}", id=f"m-{number}", headers={"n": str(number)})
-    bench.publish(topic, "later", "late", id="later", delay_ms=HOUR_MS)
-    first, second, *others = bench.got(topic)
-    bench.kill(topic, first, error="E: no", traceback="line 1")
-    bench.retry(topic, second, error="E: again", traceback="line 2", delay_ms=60_000)
-    bench.ack(topic, *others[:2])
-    bench.publish(topic, "new", "k1", id="new")
-    bench.publish(topic, "next", "k5", id="next")
-    bench.ack(topic, bench.got(topic, "h")[0], group="h")
-    if kind == "ordered":
-        for number in (1, 3):
-            bench.publish(topic, f"s{number}", "s", sequence=number, id=f"s-{number}")
+    """A topic with messages in every place, some of them in hand."""
+    topic = in_every_place(bench, kind)
+    bench.got(topic, limit=2)
     return topic
 
 

@@ -116,28 +116,6 @@ def test_it_was_in_hand_and_nobody_is_alive_to_go_on(bench: Bench, kind: str) ->
     assert names(explained(bench, topic, "m"))[-1] == "no-owner"
 
 
-@pytest.mark.parametrize("kind", ["ordered", "delay"])
-def test_what_is_said_of_the_message_before_it_names_that_one(bench: Bench, kind: str) -> None:
-    topic = bench.topic(kind, "g")
-    serve(bench, topic)
-    bench.publish(topic, 1, "k", id="first")
-    [first] = take(bench, topic, run=1)
-    bench.publish(topic, 2, "k", id="second")
-    one = explained(bench, topic, "second")
-    assert [(cause.name, cause.of) for cause in one.causes] == [
-        ("behind", None), ("running", "first"),
-    ]  # fmt: skip
-    assert one.causes[1].text.startswith(f"first was handed out to {WORKER} at 20")
-    if kind == "ordered":
-        bench.retry(topic, first, error="KeyError: 'price'", delay_ms=5000)
-        one = explained(bench, topic, "second")
-        assert [(cause.name, cause.of) for cause in one.causes] == [
-            ("behind", None), ("retry", "first"),
-        ]  # fmt: skip
-        assert one.causes[1].text.startswith("first waits for a retry after 1 attempt of 5, until")
-        assert explained(bench, topic, "first").cause.of is None
-
-
 @pytest.mark.parametrize("kind", ["stream", "priority"])
 def test_a_worker_has_it_since_when_and_at_which_attempt(bench: Bench, kind: str) -> None:
     topic = bench.topic(kind, "g")
@@ -299,14 +277,6 @@ def test_a_group_that_does_not_have_what_another_has_is_told_too(
     bench.kill(topic, *take(bench, topic, group="h"), group="h", error="ValueError: no")
     dead, gone = admin(bench).explain(topic, "m")
     assert (dead.state, gone.group) == ("dead", "g")
-
-
-def test_a_message_that_is_dead_for_one_group_is_found_for_the_others(bench: Bench) -> None:
-    topic = bench.topic("ordered", "g", "h")
-    bench.publish(topic, 1, "k", id="m")
-    bench.kill(topic, *take(bench, topic), error="ValueError: no")
-    states = {each.group: each.state for each in admin(bench).explain(topic, "m")}
-    assert states == {"g": "dead", "h": "todo"}
 
 
 def test_it_is_trimmed_from_the_stream(bench: Bench) -> None:

@@ -194,18 +194,6 @@ def test_what_is_kept_for_the_first_group_obeys_its_kind(bench: Bench, kind: str
     assert bench.bodies(topic) == ([0, 1] if kind == "ordered" else [1])
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_what_was_delayed_before_a_group_came_is_for_it_where_it_started_at_the_earliest(
-    bench: Bench, kind: str
-) -> None:
-    topic = bench.topic(kind)
-    bench.publish(topic, 1, "k", delay_ms=50)
-    bench.store.subscribe(topic, "g")
-    bench.take(topic)
-    bench.advance(50)
-    assert bench.bodies(topic) == [1]
-
-
 @pytest.mark.promise(7)
 @pytest.mark.parametrize("kind", KINDS)
 def test_retries_losses_and_dead_letters_of_a_group_are_its_own(bench: Bench, kind: str) -> None:
@@ -223,17 +211,6 @@ def test_retries_losses_and_dead_letters_of_a_group_are_its_own(bench: Bench, ki
     assert [(body_of(one), one.attempt) for one in bench.got(topic, "h")] == [
         ("a", 1), ("b", 1), ("c", 1),
     ]  # fmt: skip
-
-
-@pytest.mark.promise(7)
-@pytest.mark.parametrize("kind", KINDS)
-def test_epochs_of_groups_are_their_own(bench: Bench, kind: str) -> None:
-    topic = bench.topic(kind, "g", "h", slots=2)
-    before = bench.store.epochs(topic, "h")
-    new = bench.take(topic, "g")
-    assert bench.store.epochs(topic, "g") == {0: new, 1: new}
-    assert bench.store.epochs(topic, "h") == before
-    assert new not in before.values()
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -278,16 +255,6 @@ def test_a_dropped_group_is_unknown_to_every_operation(bench: Bench, kind: str) 
             ask()
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_a_dropped_group_holds_back_no_limit(bench: Bench, kind: str) -> None:
-    topic = bench.topic(kind, "slow", "quick", max_length=1)
-    bench.publish(topic, 1, "a")
-    bench.ack(topic, *bench.got(topic, "quick"), group="quick")
-    assert bench.publish(topic, 2, "b") == "full"
-    bench.store.drop_group(topic, "slow")
-    assert bench.publish(topic, 2, "b") == "stored"
-
-
 def test_seeking_moves_only_the_slots_that_are_named_and_only_this_group(bench: Bench) -> None:
     topic = bench.topic("stream", "g", "h", slots=2)
     for number in range(20):
@@ -319,27 +286,6 @@ def test_after_a_seek_counts_begin_where_the_group_was_moved_to(bench: Bench) ->
     assert (one.floor, one.head) == (2, 5)
 
 
-def test_after_a_seek_old_receipts_are_stale_and_retries_are_gone(bench: Bench) -> None:
-    topic = bench.topic("stream", "g")
-    for number in range(4):
-        bench.publish(topic, number)
-    got = bench.got(topic)
-    bench.retry(topic, got[0], delay_ms=50)
-    bench.release(topic, got[1])
-    [released] = [one for one in bench.got(topic) if body_of(one) == 1]
-    bench.store.seek(topic, "g", {0: 3})
-    for old in (got[2], got[3], released):
-        for settle in (bench.ack, bench.retry, bench.kill, bench.release):
-            assert settle(topic, old) == STALE
-    holds = bench.holds(topic, got[3])
-    assert bench.store.renew(topic, "g", holds, 100).gone == holds
-    bench.advance(50)
-    again = bench.got(topic)
-    assert [(body_of(one), one.attempt) for one in again] == [(3, 1)]
-    assert bench.ack(topic, *again) == SETTLED
-    assert bench.store.stats(topic)[0].floor == 4
-
-
 def handed_out_again(bench: Bench) -> tuple[Topic, list[Delivery], list[Delivery]]:
     """Two messages of a stream, handed out before a seek and after it."""
     topic = bench.topic("stream", "g")
@@ -369,21 +315,6 @@ def test_of_what_is_acknowledged_together_only_that_of_the_receipt_in_force_is(
     epochs = bench.store.epochs(topic, "g")
     assert bench.store.acknowledge(topic, "g", [old[0], new[1]], epochs) == [*STALE, *SETTLED]
     assert bench.ack(topic, new[0]) == SETTLED
-
-
-def test_a_dead_letter_that_stayed_through_a_seek_can_be_retried_and_dropped(
-    bench: Bench,
-) -> None:
-    topic = bench.topic("stream", "g")
-    for number in range(3):
-        bench.publish(topic, number, id=f"m{number}")
-    bench.kill(topic, *bench.got(topic)[:2])
-    bench.store.seek(topic, "g", {0: 2})
-    assert bench.store.drop_dead(topic, "g", ChosenDead(["m0"])) == 1
-    assert bench.store.retry_dead(topic, "g", ChosenDead(["m1"])) == 1
-    assert bench.bodies(topic) == [1, 2]
-    total = bench.total(topic)
-    assert (total.published, total.cancelled, total.doing) == (3, 1, 2)
 
 
 def test_the_offsets_of_a_time_are_told_for_each_slot_and_of_what_is_kept(bench: Bench) -> None:

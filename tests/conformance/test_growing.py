@@ -13,7 +13,7 @@ import pytest
 from bench import SETTLED, STALE, Bench, body_of
 from timer_acts import cancel, edit
 
-from qframe.errors import BadOption, TopicMismatch, UnknownGroup
+from qframe.errors import TopicMismatch, UnknownGroup
 from qframe.growth import Growth
 from qframe.outcomes import Verdict
 from qframe.stores.base import Store
@@ -212,17 +212,6 @@ def test_what_was_published_before_is_a_duplicate_afterwards(bench: Bench, kind:
     assert bench.store.publish(after, entries) == ["duplicate"] * 8
 
 
-@pytest.mark.parametrize("kind", ["delay", "merge", "priority"])
-def test_an_equal_subject_finds_the_one_that_has_moved(bench: Bench, kind: str) -> None:
-    topic = bench.topic(kind, "g", slots=2)
-    for number in range(8):
-        bench.publish(topic, number, f"k{number}", delay_ms=HOUR_MS)
-    after = grown(bench, topic, 4)
-    outcomes = {str(bench.publish(after, "new", f"k{number}")) for number in range(8)}
-    assert outcomes <= {"merged", "replaced"}
-    assert bench.total(after).published == 8
-
-
 def test_a_timer_is_moved_and_cancelled_by_whoever_does_not_know_yet(bench: Bench) -> None:
     topic = bench.topic("delay", "g", slots=2)
     for number in range(8):
@@ -237,26 +226,6 @@ def test_a_timer_is_moved_and_cancelled_by_whoever_does_not_know_yet(bench: Benc
     assert [str(cancel(other, topic, f"k{number}")) for number in range(4, 8)] == ["done"] * 4
     bench.advance(2)
     assert sorted(bench.bodies(after)) == [0, 1, 2, 3]
-
-
-def test_sequences_go_on_where_they_were(bench: Bench) -> None:
-    topic = bench.topic("ordered", "g", slots=2)
-    for key in "abcdefgh":
-        for number in (1, 3):
-            bench.publish(topic, f"{key}{number}", key, sequence=number)
-    after = grown(bench, topic, 4)
-    assert sorted(bench.bodies(after)) == [f"{key}1" for key in "abcdefgh"]
-    for key in "abcdefgh":
-        assert bench.publish(after, f"{key}2", key, sequence=2) == "stored"
-    bench.take(after)
-    got = defaultdict(list)
-    for _ in range(2):  # what was lost with its owner comes alone
-        page = bench.got(after)
-        bench.ack(after, *page)
-        for one in page:
-            got[one.key].append(body_of(one))
-    assert all(some == [f"{key}{number}" for number in (1, 2, 3)] for key, some in got.items())
-    assert len(got) == 8
 
 
 def test_a_closed_slot_takes_nothing_and_hands_nothing_out(bench: Bench) -> None:
@@ -465,22 +434,6 @@ def test_whoever_writes_on_after_the_store_has_forgotten_a_page_is_refused(bench
     bench.topics.remove(topic)
 
 
-def test_two_do_not_see_to_the_growth_of_a_topic_at_once(bench: Bench) -> None:
-    topic = bench.topic("stream", slots=2)
-    first = doubling(bench, topic)
-    begun = first.begin(4)
-    second = doubling(bench, topic)
-    with pytest.raises(GrowthTaken):
-        second.begin(4)
-    with pytest.raises(GrowthTaken):
-        second.go_on()
-    bench.advance(60_000)
-    taken = second.go_on()
-    with pytest.raises(GrowthTaken):
-        first.finish(begun)
-    assert second.finish(taken).slots == 4
-
-
 @pytest.mark.promise(1, 3, 10)
 @pytest.mark.parametrize("kind", ["stream", "ordered", "merge"])
 def test_a_growth_that_was_killed_at_any_call_is_finished_by_another(
@@ -667,13 +620,6 @@ def test_a_slot_in_which_too_much_waits_for_a_short_pause_stays_as_it_is(
     assert bench.total(after).published == before.published
 
 
-@pytest.mark.parametrize("slots", [1, 3, 5, 4096])
-def test_slots_are_only_doubled(bench: Bench, slots: int) -> None:
-    topic = bench.topic("stream", slots=2)
-    with pytest.raises(BadOption):
-        doubling(bench, topic).begin(slots)
-
-
 @pytest.mark.parametrize("kind", ["stream", "delay"])
 def test_a_group_that_a_closed_slot_refuses_does_not_hold_up_its_split(
     bench: Bench, monkeypatch: pytest.MonkeyPatch, kind: str
@@ -754,19 +700,6 @@ def test_the_last_subscription_to_a_grown_topic_says_when_its_group_goes(
     while bench.store.sweep(topic):
         pass
     assert bench.store.groups(topic) == ["g-100-5000", "g-100-None"]
-
-
-def test_what_no_group_has_claimed_goes_to_the_first_one(bench: Bench) -> None:
-    topic = bench.topic("delay", slots=2)
-    for number in range(6):
-        bench.publish(topic, number, f"k{number}")
-    after = grown(bench, topic, 4)
-    bench.store.subscribe(after, "first")
-    bench.take(after, "first")
-    assert sorted(bench.bodies(after, "first")) == [0, 1, 2, 3, 4, 5]
-    bench.store.subscribe(after, "second")
-    bench.take(after, "second")
-    assert bench.bodies(after, "second") == []
 
 
 def test_a_message_that_ended_before_its_slot_was_split_is_not_told_as_the_last_of_its_key(

@@ -124,15 +124,6 @@ def test_when_a_head_is_dead_the_next_goes_on(bench: Bench) -> None:
     assert (dead.seq, dead.subject, dead.error) == (0, None, "never")
 
 
-def test_attempts_that_are_spent_let_the_next_go_on_in_the_same_pull(bench: Bench) -> None:
-    topic = keeping(bench, "a", "a")
-    first, second = bench.got(topic)
-    bench.retry(topic, first)
-    bench.release(topic, second)
-    pulled = bench.pull(topic, max_attempts=1)
-    assert (pulled.dead, attempts(pulled.deliveries)) == (1, [(1, 1, 0)])
-
-
 def test_of_a_window_that_is_lost_the_first_of_each_key_counts(bench: Bench) -> None:
     topic = keeping(bench, "a", "b", "a", None, "a", history="1h")
     bench.got(topic, lease_ms=100)
@@ -319,19 +310,6 @@ def test_what_a_lost_pull_has_read_is_revoked_uncounted_and_what_it_parked_stays
     assert bodies(bench.got(topic)) == [0, 3, 5]
 
 
-def test_what_a_lost_pull_has_read_after_a_seek_is_revoked_whole(bench: Bench) -> None:
-    topic = keeping(bench, *"ababab")
-    bench.ack(topic, *bench.got(topic))
-    bench.store.seek(topic, "g", {0: 0})
-    [first] = bench.got(topic, limit=1)
-    bench.retry(topic, first, delay_ms=100)
-    bench.got(topic, receipt="lost", position=6, limit=4)
-    ask = PullRequest(0, bench.store.epochs(topic, "g")[0], 4, 6)
-    assert bench.store.revoke(topic, "g", [ask], "lost").count == 2
-    assert attempts(bench.got(topic, position=6)) == [(1, 1, 0), (3, 1, 0)]
-    assert bench.total(topic).todo == 1
-
-
 def test_a_seek_forgets_what_is_parked_and_hands_each_key_out_in_order(bench: Bench) -> None:
     topic = keeping(bench, *"abab")
     got = bench.got(topic)
@@ -340,19 +318,6 @@ def test_a_seek_forgets_what_is_parked_and_hands_each_key_out_in_order(bench: Be
     bench.store.seek(topic, "g", {0: 0})
     assert bench.ack(topic, *got) == STALE * 4
     assert attempts(bench.got(topic)) == [(0, 1, 0), (1, 1, 0), (2, 1, 0), (3, 1, 0)]
-
-
-def test_groups_of_one_call_keep_order_alike(bench: Bench) -> None:
-    topic = bench.topic("stream")
-    bench.store.subscribe(topic, "g", beside=["h"], max_parked=100)
-    for group in ("g", "h"):
-        bench.take(topic, group)
-    put(bench, topic, *"aa")
-    for group in ("g", "h"):
-        got = bench.got(topic, group)
-        bench.retry(topic, got[0], group=group, delay_ms=10)
-        bench.release(topic, got[1], group=group)
-        assert bench.got(topic, group) == []
 
 
 def test_a_retried_dead_letter_goes_first_for_its_key_but_passes_by_no_head_in_doing(

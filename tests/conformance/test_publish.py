@@ -243,15 +243,6 @@ def test_a_duplicate_does_not_prolong_the_window(bench: Bench) -> None:
     assert bench.publish(topic, 1, id="x") == "stored"
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_a_settled_message_is_still_recognised_as_a_duplicate(bench: Bench, kind: str) -> None:
-    topic = bench.topic(kind, "g")
-    bench.publish(topic, 1, "k", id="x")
-    bench.ack(topic, *bench.got(topic))
-    assert bench.publish(topic, 1, "k", id="x") == "duplicate"
-    assert bench.got(topic) == []
-
-
 @pytest.mark.parametrize("kind", ["delay", "priority", "merge"])
 def test_an_id_whose_message_was_replaced_is_still_a_duplicate(bench: Bench, kind: str) -> None:
     topic = bench.topic(kind, "g")

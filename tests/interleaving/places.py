@@ -26,7 +26,6 @@ from qframe.topic import Topic
 
 LOOK_S = 0.001
 LONGEST_S = 60.0
-HEARD_S = 5.0
 CLEAN_EVERY = 50
 
 
@@ -123,7 +122,7 @@ class RedisPlace(Place):
 
     def missed(self, slots: set[int]) -> set[int]:
         assert self._bell is not None
-        while slots and self._bell.wait(HEARD_S):
+        while slots and self._bell.wait(LONGEST_S):
             hints = self._bell.hints()
             slots = set() if hints is None else slots - hints
         return slots

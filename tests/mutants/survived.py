@@ -18,6 +18,7 @@ from mutants.mutant import (
     WORKER,
     Mutant,
     conforms,
+    inside,
 )
 
 SURVIVED: Final = [
@@ -86,14 +87,14 @@ SURVIVED: Final = [
         "stores/redis/scripts/drop_dead.lua",
         "local done = remove_dead_letters(group, members)\n",
         "remove_dead_letters(group, members)\nlocal done = #members\n",
-        conforms("meanwhile", "redis", "operators"),
+        inside("redis"),
     ),
     Mutant(
         "Redis counts the dead letters that were named to be retried",
         "stores/redis/scripts/retry_dead.lua",
         "  ring(slot)\nend\nreturn done\n",
         "  ring(slot)\nend\nreturn #ARGV - 3\n",
-        conforms("meanwhile", "redis", "operators"),
+        inside("redis"),
     ),
     Mutant(
         "SQL counts the dead letters that were there to be dropped before they were locked",
@@ -101,14 +102,14 @@ SURVIVED: Final = [
         "    rows = _locked(transaction, ref, group, chosen)\n    transaction.run_many",
         "    rows = _chosen(transaction, ref, group, chosen)\n"
         "    _locked(transaction, ref, group, chosen)\n    transaction.run_many",
-        conforms("meanwhile", "postgres", "operators"),
+        inside("postgres"),
     ),
     Mutant(
         "SQL publishes to the groups that were there before it has locked their cursors",
         "stores/sql/publish.py",
         "        if not (absent := wanted.keys() - lock_cursors(transaction, wanted).keys()):\n",
         "        if lock_cursors(transaction, wanted) is not None:\n",
-        conforms("meanwhile", "postgres", "published"),
+        inside("postgres"),
     ),
     # Bells.
     Mutant(
@@ -131,7 +132,7 @@ SURVIVED: Final = [
         "    rows = _locked(transaction, ref, group, chosen)\n    now_ms",
         "    rows = _chosen(transaction, ref, group, chosen)\n"
         "    _locked(transaction, ref, group, chosen)\n    now_ms",
-        conforms("meanwhile", "postgres", "operators"),
+        inside("postgres"),
     ),
     Mutant(
         "SQL rings no bell for what is revoked",
