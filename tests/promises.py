@@ -123,6 +123,16 @@ def listed(holders: Iterable[Held]) -> str:
     return "\n".join(lines) + "\n"
 
 
+def unlisted(page: str, holders: Iterable[Held]) -> list[str]:
+    """The tests that hold a promise under which the page does not list their file."""
+    shown = dict(enumerate(page.partition(START)[2].split("\n- **"), start=1))
+    return [
+        each.test
+        for each in holders
+        if f"`{'/'.join(each.file.relative_to(ROOT).parts[2:])}`" not in shown[each.promise]
+    ]
+
+
 def written(page: str, holders: Iterable[Held]) -> str:
     """The page with the list of these tests."""
     before, _, rest = page.partition(START)
