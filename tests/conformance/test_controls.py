@@ -88,18 +88,6 @@ def test_a_group_that_was_dropped_leaves_nothing_to_the_next_of_its_name(
     assert bench.store.draw(topic, "h", 1, **SECOND).granted == 0
 
 
-def test_a_group_that_has_expired_takes_its_tunings_along(bench: Bench) -> None:
-    topic = bench.topic("stream")
-    bench.store.subscribe(topic, "g", expires_ms=100)
-    bench.store.tune(topic, "g", {"threads": "1"})
-    draw(bench, topic, 20)
-    bench.advance(100)
-    bench.store.sweep(topic)
-    bench.store.subscribe(topic, "g")
-    assert tuned(bench, topic) == {}
-    assert draw(bench, topic, 1) == DrawResult(1, 0)
-
-
 def test_a_bucket_is_full_at_first_and_fills_at_its_rate(bench: Bench) -> None:
     topic = bench.topic("stream", "g")
     assert draw(bench, topic, 15) == DrawResult(15, 0)

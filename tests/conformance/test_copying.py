@@ -20,7 +20,7 @@ from qframe.stores.records import Position, Record, Section
 from qframe.stores.searching import sections_of
 from qframe.topic import Topic
 
-KINDS = ("stream", "ordered", "delay", "priority", "merge")
+KINDS = ("stream", "ordered", "delay")
 HOUR_MS = 3_600_000
 
 

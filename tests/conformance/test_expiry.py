@@ -71,18 +71,6 @@ def test_it_lives_while_it_is_subscribed_again_and_is_dropped_after(
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_group_without_a_time_never_expires_and_leaves_with_nobody(
-    bench: Bench, kind: str
-) -> None:
-    topic = bench.topic(kind, "g", slots=2)
-    bench.store.subscribe(topic, "brief", expires_ms=100)
-    bench.publish(topic, 1, "k")
-    bench.advance(10 * 365 * 86_400_000)
-    assert swept(bench) == ["g"]
-    assert bench.bodies(topic) == [1]
-
-
-@pytest.mark.parametrize("kind", KINDS)
 def test_the_last_subscription_counts(bench: Bench, kind: str) -> None:
     topic = bench.topic(kind, slots=2)
     for first, second in ((100, None), (None, 100), (100, 5000), (5000, 100)):

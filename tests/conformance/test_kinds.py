@@ -12,17 +12,6 @@ SUBJECTS = ("ordered", "delay", "priority", "merge")
 
 
 @pytest.mark.promise(3)
-def test_a_stream_hands_out_by_offset(bench: Bench) -> None:
-    topic = bench.topic("stream", "g")
-    for number in range(5):
-        bench.publish(topic, number, f"k{number}")
-    got = bench.got(topic)
-    assert [(body_of(one), one.seq, one.subject) for one in got] == [
-        (number, number, None) for number in range(5)
-    ]
-
-
-@pytest.mark.promise(3)
 def test_ordered_hands_out_subjects_first_in_first_out_and_inside_a_subject_too(
     bench: Bench,
 ) -> None:
@@ -298,17 +287,6 @@ def test_a_failing_subject_holds_up_no_other(bench: Bench, kind: str) -> None:
     assert bench.bodies(topic, lease_ms=300) == ["good"]
     bench.advance(100)
     assert bench.bodies(topic) == ["bad"]
-
-
-@pytest.mark.promise(4)
-@pytest.mark.parametrize("kind", SUBJECTS)
-def test_a_subject_in_doing_is_handed_to_nobody_else(bench: Bench, kind: str) -> None:
-    topic = bench.topic(kind, "g")
-    bench.publish(topic, 1, "k")
-    assert bench.bodies(topic) == [1]
-    for number in range(3):
-        bench.publish(topic, number, "k")
-        assert bench.bodies(topic) == []
 
 
 def test_equal_keys_and_bodies_are_one_subject_only_if_both_have_a_key_or_none(

@@ -71,12 +71,6 @@ def test_of_very_many_that_fall_due_at_once_the_highest_goes_first(bench: Bench,
     assert bench.store.verify(topic) == []
 
 
-def test_in_merge_a_delay_goes_before_the_window(bench: Bench) -> None:
-    topic = bench.topic("merge", "g")
-    bench.publish(topic, 1, "k", within_ms=300, delay_ms=50)
-    assert bench.pull(topic).next_due_ms == 50
-
-
 @pytest.mark.promise(5)
 @pytest.mark.parametrize("kind", REPLACING)
 def test_the_next_round_is_due_at_its_own_time_once_the_first_is_settled(

@@ -110,18 +110,6 @@ def test_slots_of_a_member_whose_lease_has_passed_are_free_for_the_next_claim(
     assert (names(bench, topic), owned(bench, topic)) == (["b"], {0: "b"})
 
 
-def test_who_comes_back_after_its_lease_has_passed_joins_anew_and_owns_nothing(
-    bench: Bench,
-) -> None:
-    topic = start(bench, "a")
-    claim(bench, topic, "a", 0, 1)
-    before = roster(bench, topic)
-    bench.advance(LEASE_MS)
-    assert bench.store.heartbeat(topic, "g", "a", LEASE_MS) != before.version
-    found = roster(bench, topic)
-    assert (found.members[0].since_ms, found.owners) == (bench.store.now_ms(), {})
-
-
 def test_a_member_lets_go_of_its_own_slots_and_of_no_others(bench: Bench) -> None:
     topic = start(bench, "a", "b")
     claim(bench, topic, "a", 0, 1)

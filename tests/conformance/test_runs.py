@@ -61,13 +61,6 @@ def test_retrying_the_head_gives_the_rest_back_uncounted(bench: Bench) -> None:
     assert [(body_of(one), one.attempt) for one in bench.got(topic)] == [(1, 2), (2, 1)]
 
 
-def test_a_dead_head_lets_the_rest_of_the_run_go_on(bench: Bench) -> None:
-    topic, (first, second, _) = run_of(bench, 3)
-    assert bench.kill(topic, first, error="no") == SETTLED
-    assert bench.ack(topic, second) == SETTLED
-    assert (bench.total(topic).dead, bench.total(topic).doing) == (1, 1)
-
-
 def test_releasing_behind_the_head_cuts_the_run_off_there(bench: Bench) -> None:
     topic, (first, second, third, fourth) = run_of(bench, 4)
     assert bench.release(topic, third) == SETTLED

@@ -280,17 +280,6 @@ def test_whatever_an_error_says_its_ending_is_stored_and_told(bench: Bench) -> N
     assert dead.error in (waits.traceback or "")
 
 
-def test_of_a_range_of_which_a_part_is_settled_the_rest_counts(bench: Bench) -> None:
-    topic = bench.topic("stream", "g")
-    for number in range(3):
-        bench.publish(topic, number)
-    got = bench.got(topic)
-    epochs = bench.store.epochs(topic, "g")
-    bench.ack(topic, got[1])
-    assert bench.store.acknowledge(topic, "g", got, epochs) == [*SETTLED, *STALE, *SETTLED]
-    assert bench.total(topic).settled == 3
-
-
 def test_what_was_taken_back_behind_others_cannot_be_acknowledged_with_them(bench: Bench) -> None:
     topic = bench.topic("stream", "g")
     for number in range(4):

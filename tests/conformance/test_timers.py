@@ -86,17 +86,6 @@ def test_cancelling_an_ordered_subject_takes_all_its_messages(bench: Bench) -> N
 
 
 @pytest.mark.parametrize("kind", SUBJECTS)
-def test_what_is_due_can_be_put_off(bench: Bench, kind: str) -> None:
-    topic = bench.topic(kind, "g")
-    bench.publish(topic, 1, "k")
-    assert edit(bench.store, topic, "k", due_ms=bench.store.now_ms() + 80) == "done"
-    assert (bench.total(topic).todo, bench.total(topic).waiting) == (0, 1)
-    assert bench.pull(topic).next_due_ms == 80
-    bench.advance(80)
-    assert bench.bodies(topic) == [1]
-
-
-@pytest.mark.parametrize("kind", SUBJECTS)
 def test_a_timer_moved_to_before_1970_is_due_since_then(bench: Bench, kind: str) -> None:
     topic = bench.topic(kind, "g")
     bench.publish(topic, 1, "k", delay_ms=300)

@@ -132,7 +132,7 @@ SURVIVED: Final = [
         "    rows = _locked(transaction, ref, group, chosen)\n    now_ms",
         "    rows = _chosen(transaction, ref, group, chosen)\n"
         "    _locked(transaction, ref, group, chosen)\n    now_ms",
-        inside("postgres"),
+        inside("mariadb"),
     ),
     Mutant(
         "SQL rings no bell for what is revoked",
