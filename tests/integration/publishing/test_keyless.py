@@ -121,10 +121,10 @@ def test_by_their_bodies_a_job_replaces_an_equal_one_wherever_the_topic_is_known
 ) -> None:
     url = f"sqlite:///{tmp_path / 'q.db'}"
     with QFrame(url) as app:
-        app.declare(Topic("jobs", kind=kind, slots=2, subject="body"))
+        app.declare(Topic("jobs", kind=kind, slots=16, subject="body"))
     with QFrame(url) as other:
-        outcomes = [other.publish("jobs", "job").outcome for _ in range(2)]
-        assert outcomes == ["stored", "replaced"]
+        outcomes = [other.publish("jobs", "job", id=name).outcome for name in ("a", "b", "a")]
+        assert outcomes == ["stored", "replaced", "duplicate"]
 
 
 @pytest.mark.parametrize(
@@ -135,16 +135,34 @@ def test_a_rule_that_a_kind_has_no_use_for_is_refused(kind: str, subject: str) -
         Topic("t", kind=kind, subject=subject)
 
 
-def test_the_console_refuses_it_and_names_the_line_of_a_file(
-    tmp_path: Path,
-) -> None:
-    program = Program(tmp_path)
+def test_the_console_refuses_it_and_names_the_line_of_a_file(tmp_path: Path) -> None:
+    program, lines = Program(tmp_path), tmp_path / "lines.jsonl"
     program.run("topics", "declare", "orders", "--kind", "ordered")
-    refused = program.run("publish", "orders", "1")
-    assert refused.code == 1
-    assert "topic 'orders' is ordered by key" in refused.err
-    lines = tmp_path / "lines.jsonl"
     lines.write_text('{"key": "a", "body": 1}\n{"body": 2}\n', encoding="utf-8")
-    refused = program.run("publish", "orders", "--file", str(lines), "--envelopes")
+    for words in (["1"], ["--file", str(lines), "--envelopes"]):
+        refused = program.run("publish", "orders", *words)
+        assert refused.code == 1
+        assert "topic 'orders' is ordered by key" in refused.err
     assert "lines.jsonl line 2" in refused.err
-    assert "topic 'orders' is ordered by key" in refused.err
+
+
+@pytest.mark.parametrize("kind", ["stream", "delay", "priority"])
+def test_an_id_is_recognised_whatever_its_body_is_and_in_an_outbox_too(kind: str) -> None:
+    topic = Topic("orders", kind, slots=16)
+    engine = create_engine("sqlite://", poolclass=StaticPool)
+    app = QFrame("model://")
+    outbox = app.relay(Outbox(engine))
+    with Harness(app) as harness:
+        app.store.subscribe(app.declare(topic), "g")
+        for body in range(8):
+            app.publish(topic, {"order": 7, "at": body}, id="order-7")
+        app.publish_many(topic, [Outgoing(n, id=f"order-{n % 3}") for n in range(20, 32)])
+        with Session(engine) as session, session.begin():
+            outbox.publish(session, topic, {"at": 1}, id="order-7")
+        harness.drain()
+        assert sum(each.published for each in app.store.stats(topic)) == 4
+        # As after `PublishUnknown`: it lies where the body has led it.
+        for number in range(10):
+            made_up = app.publish(topic, number).id
+            assert app.publish(topic, number, id=made_up).outcome == "duplicate"
+    engine.dispose()

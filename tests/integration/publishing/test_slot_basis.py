@@ -11,11 +11,11 @@ from zlib import crc32
 import pytest
 from cli_program import Program
 from sqlalchemy import create_engine
+from sqlalchemy.pool import StaticPool
 
 from qframe import BadOption, Message, Moved, Outbox, Outgoing, QFrame, Topic
 from qframe.testing import Harness
 
-KINDS = ("stream", "ordered", "delay", "priority", "merge")
 KEYED = ("stream", "ordered")
 CUSTOMER = "customer-7"
 SLOT = crc32(CUSTOMER.encode()) % 16
@@ -59,25 +59,32 @@ def test_a_serial_consumer_handles_all_of_a_basis_in_line(each_app: QFrame) -> N
 
 
 @pytest.mark.parametrize("kind", KEYED)
-def test_every_way_to_publish_takes_it(each_app: QFrame, kind: str, tmp_path: Path) -> None:
-    topic = each_app.declare(Topic("t", kind=kind, slots=16))
-    engine = create_engine(f"sqlite:///{tmp_path / 'shop.db'}")
-    outbox = each_app.relay(Outbox(engine))
+def test_every_way_to_publish_takes_it(kind: str) -> None:
+    topic = Topic("t", kind=kind, slots=16)
+    engine = create_engine("sqlite://", poolclass=StaticPool)
+    app = QFrame("model://")
+    outbox = app.relay(Outbox(engine))
     seen: dict[str, int] = {}
 
-    @each_app.consumer(topic, "g")
+    @app.consumer(topic, "g")
     def handle(message: Message) -> None:
         seen[message.body] = message.slot
 
-    each_app.publish(topic, "publish", key="a", slot_basis=CUSTOMER)
-    asyncio.run(each_app.apublish(topic, "apublish", key="b", slot_basis=CUSTOMER))
-    with each_app.buffered() as buffered:
-        buffered.publish(topic, "buffered", key="c", slot_basis=CUSTOMER)
-    with engine.begin() as connection:
-        outbox.publish(connection, topic, "outbox", key="d", slot_basis=CUSTOMER)
-        outbox.publish_many(connection, topic, [Outgoing("many", key="e", slot_basis=CUSTOMER)])
-    each_app.run(burst=True)
-    assert seen == dict.fromkeys(("publish", "apublish", "buffered", "outbox", "many"), SLOT)
+    with Harness(app) as harness, app.buffered() as buffered:
+        harness.publish(topic, "harness", key="f", slot_basis=CUSTOMER)
+        app.publish(topic, "publish", key="a", slot_basis=CUSTOMER)
+        asyncio.run(app.apublish(topic, "apublish", key="b", slot_basis=CUSTOMER))
+        buffered.publish(topic, "buffered", key="c", slot_basis=CUSTOMER).result()
+        with engine.begin() as connection:
+            outbox.publish(connection, topic, "outbox", key="d", slot_basis=CUSTOMER)
+            outbox.publish_many(connection, topic, [Outgoing("many", key="e", slot_basis=CUSTOMER)])
+            with pytest.raises(BadOption, match="give the Topic itself"):
+                outbox.publish(connection, "t", "x", slot_basis=CUSTOMER)
+        if kind == "stream":
+            app.publish(topic, "delayed", key="k", delay=5, slot_basis=CUSTOMER)
+        harness.advance(seconds=6)
+    ways = ["harness", "publish", "apublish", "buffered", "outbox", "many", "delayed"]
+    assert seen == dict.fromkeys(ways if kind == "stream" else ways[:-1], SLOT)
     engine.dispose()
 
 
@@ -115,62 +122,28 @@ def test_timers_find_a_message_without_a_key_wherever_it_lies(each_app: QFrame, 
 
 
 @pytest.mark.promise(8)
-@pytest.mark.parametrize(
-    ("kind", "options", "text"),
-    [
-        ("delay", {"key": "k", "delay": 1}, "equal keys must share the key's slot in topic 't'"),
+def test_a_basis_that_would_lose_a_message_is_refused_and_nothing_is_written(
+    each_app: QFrame,
+) -> None:
+    wrong: list[tuple[Any, dict[str, Any], str]] = [
+        (
+            "delay",
+            {"key": "k", "delay": 1},
+            "equal keys .* in topic 'delay'",
+        ),
         ("priority", {"key": "k"}, "equal keys must share the key's slot"),
         ("merge", {"key": "k"}, "leave one of the two out, or publish to a stream"),
         ("ordered", {"key": "k", "delay": 1}, "a timer is in its key's slot"),
         ("stream", {"slot_basis": ""}, "it must be a string of 1 to 512 bytes"),
         ("stream", {"slot_basis": 7}, r"slot_basis 7: .*use a string, such as an id"),
         ("stream", {"slot_basis": "\ud800"}, "slot_basis"),
-    ],
-)
-def test_a_basis_that_would_lose_a_message_is_refused_and_nothing_is_written(
-    each_app: QFrame, kind: str, options: dict[str, Any], text: str
-) -> None:
-    topic = each_app.declare(Topic("t", kind=kind, slots=16))
-    each_app.store.subscribe(topic, "g")
-    with pytest.raises(BadOption, match=text):
-        each_app.publish(topic, "x", **{"slot_basis": CUSTOMER, **options})
-    with pytest.raises(BadOption, match=text):
-        each_app.publish_many(
-            topic, [Outgoing("y", key="k"), Outgoing("x", **{"slot_basis": CUSTOMER, **options})]
-        )
-    assert sum(one.published for one in each_app.store.stats(topic, "g")) == 0
-
-
-def test_an_outbox_takes_it_where_the_topic_is_given_whole(tmp_path: Path) -> None:
-    engine = create_engine(f"sqlite:///{tmp_path / 'shop.db'}")
-    outbox = Outbox(engine)
-    with engine.begin() as connection, pytest.raises(BadOption, match="give the Topic itself"):
-        outbox.publish(connection, "t", "x", slot_basis=CUSTOMER)
-    assert outbox.pending() == 0
-    engine.dispose()
-
-
-def test_a_stream_takes_a_time_beside_it(each_app: QFrame) -> None:
-    topic = Topic("t", slots=16)
-    seen: list[int] = []
-    each_app.consumer(topic, "g")(_slots_into(seen))
-    each_app.publish(topic, "x", key="k", delay="20ms", slot_basis=CUSTOMER)
-    each_app.run(drain=True)
-    assert seen == [SLOT]
-
-
-def test_a_harness_takes_it() -> None:
-    app = QFrame()
-    seen: list[int] = []
-    app.consumer(Topic("t", kind="ordered"), "g")(_slots_into(seen))
-    with Harness(app) as harness:
-        harness.publish("t", "x", key="k", slot_basis=CUSTOMER)
-        harness.run_until_idle()
-    assert seen == [SLOT]
-
-
-def _slots_into(seen: list[int]) -> Any:
-    def handle(message: Message) -> None:
-        seen.append(message.slot)
-
-    return handle
+    ]
+    for kind, options, text in wrong:
+        topic = each_app.declare(Topic(kind, kind=kind, slots=16))
+        each_app.store.subscribe(topic, "g")
+        options = {"slot_basis": CUSTOMER, **options}
+        with pytest.raises(BadOption, match=text):
+            each_app.publish(topic, "x", **options)
+        with pytest.raises(BadOption, match=text):
+            each_app.publish_many(topic, [Outgoing("y", key="k"), Outgoing("x", **options)])
+        assert sum(one.published for one in each_app.store.stats(topic, "g")) == 0
