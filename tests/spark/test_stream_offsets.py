@@ -92,6 +92,8 @@ def test_a_run_that_takes_what_is_available_does_not_take_what_comes_later(space
         reader.prepareForTriggerAvailableNow()
         space.fill(topic, 50, first=50)
         assert count(reader.latestOffset(start, ALL)) == 50
+        beyond = reader.reportLatestOffset()
+        assert reader.latestOffset(beyond, ALL) == beyond
 
 
 def test_the_same_offsets_give_the_same_rows_again(space: Space) -> None:
@@ -121,6 +123,9 @@ def test_a_group_follows_behind_what_is_done_and_holds_back_removing(space: Spac
         space.trim(topic)
         assert space.store.offsets_at(topic, 0) == {0: 40}
         assert len(read(reader, end, reader.latestOffset(end, ALL))) == 60
+        space.store.seek(topic, "archive", {0: 50})
+        reader.commit(end)  # there is nothing new, so it is not moved
+        assert space.store.stats(topic, "archive")[0].floor == 50
     with reading(space, topic, group="archive") as reader:
         reader.commit(end)
     assert space.store.stats(topic, "archive")[0].floor == 40
@@ -151,6 +156,7 @@ def test_what_was_removed_below_the_checkpoint_is_an_error_or_left_out(space: Sp
         end = reader.latestOffset(start, ALL)
         with pytest.raises(MessagesGone, match=r"offsets 0 to 9 .* failOnDataLoss"):
             reader.partitions(start, end)
+        assert reader.partitions(start, start) == []  # nothing of it is to be read
     with reading(space, topic, failOnDataLoss="false") as reader:
         assert read(reader, start, end) == [10, 11, 12, 13, 14]
 
