@@ -657,30 +657,6 @@ def test_a_server_that_is_too_old_is_refused(monkeypatch: pytest.MonkeyPatch, ve
         mariadb_with(monkeypatch, Cursor(version))._connected()
 
 
-def test_a_statement_is_no_longer_than_a_packet_and_a_body_that_is_is_named(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    cursor = Cursor("11.4.2-MariaDB", packet=65_536)
-    backend = mariadb_with(monkeypatch, cursor)
-    assert backend.limit_of(b"x" * 100_000) is None  # nobody has told yet
-    backend._connected()
-    assert backend.run_many(cursor, "INSERT", [()]) == 3
-    assert cursor.max_stmt_length == 65_536 - sql_mariadb.ROOM
-    half = (65_536 - sql_mariadb.ROOM) // 2
-    assert backend.limit_of(b"'" * (half - 8)) is None
-    assert "65536" in str(backend.limit_of(b"'" * (half + 1)))
-
-
-def test_who_does_not_get_the_lock_of_the_tables_is_held_up(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    cursor = Cursor("11.4.2-MariaDB")
-    backend = mariadb_with(monkeypatch, cursor)
-    with pytest.raises(PYMYSQL.err.OperationalError) as raised:
-        backend.lock_schema(cursor)
-    assert "is held up" in str(backend.translated(raised.value, unknown=False))
-
-
 def test_the_silence_that_a_url_allows_counts_before_any_other() -> None:
     for url, expected in (("mysql://u@h/d", 32.0), ("mysql://u@h/d?read_timeout=7", 7)):
         connection = SimpleNamespace(_read_timeout=None)

@@ -18,7 +18,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sqlalchemy import bindparam, event, select
 
-from qframe import Outgoing, QFrame, SchemaMismatch, StoreFull, Topic
+from qframe import Outgoing, QFrame, StoreFull, Topic
 from qframe.clock import VirtualClock
 from qframe.drivers.sql import Database, Statement, Transaction
 from qframe.outcomes import Verdict
@@ -71,14 +71,6 @@ def filled(app: QFrame, kind: str, **options: Any) -> Topic:
     )  # fmt: skip
     assert app.store.verify(topic) == []
     return topic
-
-
-def test_tables_of_a_later_version_are_refused_and_left_alone(app: QFrame, path: Path) -> None:
-    filled(app, "stream")
-    app.close()
-    change(path, "UPDATE qframe_version SET version = 99")
-    with pytest.raises(SchemaMismatch, match=rf"version 99, .* up to {len(MIGRATIONS)}; upgrade"):
-        SqlStore(f"sqlite:///{path}")
 
 
 def test_tables_of_the_first_version_are_brought_to_this_one_with_all_that_they_hold(
@@ -257,16 +249,6 @@ def test_processes_publish_side_by_side_and_a_killed_one_loses_nothing_it_was_to
     connection.close()
     assert told <= seen
     assert len(seen - told) <= 2  # each process was killed before it could tell of one
-
-
-def test_namespaces_keep_apart_what_lies_in_one_file(path: Path) -> None:
-    one, other = (SqlStore(f"sqlite:///{path}", namespace=name) for name in ("one", "other"))
-    one.declare(Topic("t", slots=2))
-    assert other.topic("t") is None
-    other.declare(Topic("t", kind="delay", slots=4))
-    assert [topic.kind for topic in one.topics()] == ["stream"]
-    one.close()
-    other.close()
 
 
 def test_a_statement_whose_parameters_are_named_in_another_order_is_refused(path: Path) -> None:

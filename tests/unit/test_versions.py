@@ -129,22 +129,9 @@ def row(connection: Connection) -> tuple[Any, ...]:
     return tuple(connection.execute(select(orders.c.version, orders.c.state, orders.c.total)).one())
 
 
-def test_a_newer_event_is_applied_and_may_skip_others(connection: Connection) -> None:
-    assert newer(connection, 3) is Applied.INSERTED
-    assert newer(connection, 9) is Applied.APPLIED
-    assert row(connection) == (9, "v9", 0)
-
-
 def shown(given: object) -> str:
     """Without the places of objects in memory, which differ from process to process."""
     return re.sub(r" at 0x[0-9a-f]+", "", str(given))
-
-
-@pytest.mark.parametrize("version", [9, 8, -1])
-def test_an_equal_or_older_event_changes_nothing(connection: Connection, version: int) -> None:
-    newer(connection, 9)
-    assert newer(connection, version, values={"state": "wrong"}) is Applied.OLD
-    assert row(connection) == (9, "v9", 0)
 
 
 def test_an_event_without_a_row_is_absent_where_rows_are_not_inserted(
@@ -175,14 +162,6 @@ def test_other_rows_are_left_alone(connection: Connection) -> None:
     newer(connection, 5)
     found = connection.execute(select(orders.c.id, orders.c.state))
     assert dict(map(tuple, found)) == {7: "v5", 8: "other"}
-
-
-def test_the_next_event_is_applied_once(connection: Connection) -> None:
-    assert following(connection, 1) is Applied.INSERTED
-    assert following(connection, 2) is Applied.APPLIED
-    assert following(connection, 2) is Applied.OLD
-    assert following(connection, 1) is Applied.OLD
-    assert row(connection) == (2, "v2", 3)
 
 
 @pytest.mark.parametrize("there", [[], [1], [1, 2]])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterator
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import psycopg
@@ -21,7 +21,6 @@ from qframe.doctor.examine import examine
 from qframe.drivers import redis as driver
 from qframe.drivers import sql_mariadb, sql_sqlite
 from qframe.drivers.sql import Transaction
-from qframe.drivers.sql_sqlite import Sqlite
 from qframe.options.settings import Settings
 from qframe.stores.sql.cursors import lock_topic
 from qframe.stores.sql.store import SqlStore
@@ -86,30 +85,6 @@ def test_a_redis_that_cannot_save_is_not_called_damaged(redis: RedisServer) -> N
             app.publish(TOPIC, 1, key="a")
 
 
-def test_a_postgres_without_a_free_connection_says_so(tmp_path: Path) -> None:
-    config = {"max_connections": "8", "superuser_reserved_connections": "0"}
-    with PostgresServer(tmp_path, config=config) as server, ExitStack() as held:
-        where = make_url(server.url).set(drivername="postgresql").render_as_string(False)
-        for _ in range(8):
-            held.enter_context(psycopg.connect(where))
-        with (
-            pytest.raises(StoreUnavailable, match=r"refuses connections: .*; raise its max_conn"),
-            QFrame(server.url) as app,
-        ):
-            app.declare(TOPIC)
-
-
-def test_a_postgres_that_takes_no_writes_says_so(tmp_path: Path) -> None:
-    with PostgresServer(tmp_path) as server:
-        with QFrame(server.url) as app:
-            app.declare(TOPIC)
-        with (
-            QFrame(f"{server.url}?options=-c%20default_transaction_read_only%3Don") as app,
-            pytest.raises(StoreUnavailable, match=r"refuses writes: .*; name the primary"),
-        ):
-            app.publish(TOPIC, 1, key="a")
-
-
 def test_a_publish_within_a_transaction_of_the_stores_own_file_is_told_to_wait_for_its_end(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -127,27 +102,6 @@ def test_a_publish_within_a_transaction_of_the_stores_own_file_is_told_to_wait_f
         assert "end that before you publish" in caught.value.remedy
         shop.commit()
         app.publish(TOPIC, 1, key="a")
-
-
-def test_a_sqlite_file_that_its_user_may_not_write_says_so(tmp_path: Path) -> None:
-    backend = Sqlite(make_url(f"sqlite:///{tmp_path / 'shop.db'}"))
-    (tmp_path / "shop.db").touch()
-    with (
-        closing(sqlite3.connect(f"file:{tmp_path / 'shop.db'}?mode=ro", uri=True)) as reader,
-        pytest.raises(sqlite3.OperationalError) as refused,
-    ):
-        reader.execute("CREATE TABLE goods (name TEXT)")
-    with pytest.raises(StoreUnavailable, match=r"refuses writes: .*; let this user write the file"):
-        raise backend.translated(refused.value, unknown=False)
-
-
-def test_a_program_that_forks_after_its_worker_has_ended_is_warned_of_nothing(
-    tmp_path: Path,
-) -> None:
-    """Of a file whose changes nobody waits for any more: its connection is closed already."""
-    watch = Sqlite(make_url(f"sqlite:///{tmp_path / 'shop.db'}")).watch()
-    watch.release()
-    watch._before_fork()
 
 
 def test_a_postgres_that_ends_statements_says_so(postgres: PostgresServer) -> None:

@@ -7,11 +7,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-import pytest
 from eventually import eventually
-from sqlalchemy import create_engine, text
 
-from qframe import Message, QFrame, SchemaMismatch, Topic, WorkerFailed
+from qframe import Message, QFrame, Topic, WorkerFailed
 
 TOPIC = Topic("t", slots=2)
 
@@ -63,16 +61,3 @@ def test_a_worker_whose_file_is_deleted_ends_and_says_why(tmp_path: Path) -> Non
             file.unlink()
         eventually(lambda: bool(ended))
     assert "has no tables of qframe" in str(ended[0])
-
-
-@pytest.mark.parametrize("server", ["postgres", "mariadb"])
-def test_tables_that_are_dropped_are_named(server: str, request: pytest.FixtureRequest) -> None:
-    url = request.getfixturevalue(server).new_database()
-    with QFrame(url) as app:
-        app.publish(TOPIC, 1)
-        engine = create_engine(url)
-        with engine.begin() as connection:
-            connection.execute(text("DROP TABLE qframe_log"))
-        engine.dispose()
-        with pytest.raises(SchemaMismatch, match="has no tables of qframe"):
-            app.publish(TOPIC, 2)

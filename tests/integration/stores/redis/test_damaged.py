@@ -14,7 +14,7 @@ from eventually import eventually
 from servers import RedisServer
 from typer.testing import CliRunner
 
-from qframe import Message, QFrame, StoreDamaged, Topic
+from qframe import Message, QFrame, Topic
 from qframe.cli.main import cli
 from qframe.clock import SYSTEM_CLOCK
 from qframe.doctor.examine import examine
@@ -174,20 +174,6 @@ def test_a_deleted_key_of_subjects_is_told_and_what_is_published_afterwards_is_h
         assert 4 in place.seen
 
 
-def test_what_looks_at_a_damaged_slot_says_what_it_is(place: Place) -> None:
-    place.publish(1, 1)
-    place.ask("g:g:cursor", "DEL")
-    place.ask("g:g:cursor", "RPUSH", "garbage")
-    for look in (
-        lambda: place.app.admin.stats("orders"),
-        lambda: place.app.admin.peek("orders", "g"),
-    ):
-        with pytest.raises(
-            StoreDamaged, match=r"is damaged: WRONGTYPE.*; run qframe verify to see where"
-        ):
-            look()
-
-
 @pytest.mark.promise(10)
 @pytest.mark.parametrize("name", TYPES)
 def test_a_damaged_topic_is_named_and_all_others_are_counted(place: Place, name: str) -> None:
@@ -247,18 +233,6 @@ def test_the_commands_show_the_others_beside_a_damaged_group(
         [finding] = [each for each in findings if each.check == "store"]
         assert told in finding.what
         assert finding.remedy == "run qframe verify orders to see where"
-
-
-def test_a_damaged_hash_of_topics_is_an_error_whose_remedy_is_to_verify(
-    redis_server: RedisServer, tmp_path: Path
-) -> None:
-    place = Place(redis_server.url, tmp_path.name, "stream")
-    with place.app:
-        place._redis.ask(f"qf:{{{tmp_path.name}}}:topics".encode(), "DEL")
-        place._redis.ask(f"qf:{{{tmp_path.name}}}:topics".encode(), "SET", "hello")
-        settings = Settings(store=redis_server.url, namespace=tmp_path.name)
-        [finding] = [e for e in examine(settings, SYSTEM_CLOCK).findings if e.check == "store"]
-        assert finding.remedy == "run qframe verify to see where"
 
 
 def test_the_console_shows_a_damaged_group_as_that_and_the_others_as_they_are(

@@ -68,51 +68,10 @@ def waiting(store: Store, count: int, then: Callable[[], Any]) -> Waiting:
     return found
 
 
-def stored(bench: Bench, topic: Topic) -> bytes:
-    """What stands before the options in the hash of topics."""
-    store = bench.store
-    assert isinstance(store, RedisStore)
-    value = store._redis.ask(f"qf:{{{store.namespace}}}:topics".encode(), "HGET", topic.name)
-    return bytes(value.rpartition(b" {")[0])
-
-
 def all_keys(server: RedisServer, store: Store) -> set[str]:
     with server.client() as client:
         keys = client.scan_iter(f"qf:{{{store.namespace}*", count=1000)
         return {key.decode() for key in keys}
-
-
-def test_the_growth_stands_beside_the_kind_once_there_is_any(bench: Bench) -> None:
-    topic = bench.topic("stream", "g", slots=2)
-    assert stored(bench, topic) == b"stream 2"
-    one = doubling(bench.store, topic)
-    begun = one.begin(4)
-    assert stored(bench, topic) == b"stream 2,0,0,0,4,%d" % begun.growth.until_ms
-    one.finish(begun)
-    assert stored(bench, topic) == b"stream 4,2,0,0,0,0"
-
-
-@pytest.mark.parametrize("kind", ["ordered", "delay"])
-def test_slot_0_decides_who_gets_what_was_kept_when_it_is_split(bench: Bench, kind: str) -> None:
-    topic = bench.topic(kind, slots=2)
-    for number in range(8):
-        bench.publish(topic, number, f"k{number}")
-    after = grown(bench, topic, 4)
-    store = bench.store
-    assert store.subscribe(after, "a", beside=["b"]) is True
-    assert store.subscribe(after, "late") is True
-    assert store.subscribe(after, "a") is False
-    for group, count in (("a", 8), ("b", 8), ("late", 0)):
-        bench.take(after, group)
-        assert len(bench.bodies(after, group)) == count
-    assert store.groups(after) == ["a", "b", "late"]
-    for group in ("a", "b", "late"):
-        assert store.drop_group(after, group) is True
-        assert store.drop_group(after, group) is False
-    bench.publish(after, "new", "k")
-    assert store.subscribe(after, "first") is True  # nothing is claimed any more
-    bench.take(after, "first")
-    assert bench.bodies(after, "first") == ["new"]
 
 
 def test_what_a_group_has_in_slot_0_alone_stays_there_when_it_is_split(bench: Bench) -> None:
@@ -135,19 +94,6 @@ def test_what_a_group_has_in_slot_0_alone_stays_there_when_it_is_split(bench: Be
     with pytest.raises(UnknownGroup):
         store.heartbeat(after, "g", "m", HOUR_MS)
     assert store.tunings([(after, "g")]) == [{}]
-
-
-def test_a_group_expires_in_a_topic_whose_first_slot_was_split(bench: Bench) -> None:
-    topic = bench.topic("stream", "g", slots=1)
-    bench.store.subscribe(topic, "before", expires_ms=0)
-    after = grown(bench, topic, 2)
-    bench.store.subscribe(after, "brief", expires_ms=0)
-    bench.store.subscribe(after, "long", expires_ms=HOUR_MS)
-    assert bench.store.groups(after) == ["before", "brief", "g", "long"]
-    assert bench.store.sweep(after) > 0
-    assert bench.store.groups(after) == ["g", "long"]
-    assert {one.group for one in bench.store.stats(after)} == {"g", "long"}
-    assert bench.store.verify(after) == []
 
 
 def closed(bench: Bench, kind: str) -> tuple[Topic, Callable[[], Topic]]:
@@ -199,18 +145,6 @@ def test_what_meets_a_closed_slot_is_done_once_that_is_split(
     assert len(other.groups(after)) == {"drop_group": 0, "subscribe": 2}.get(name.split()[0], 1) - (
         name == "subscribe again"
     )
-
-
-def test_the_head_of_a_slot_that_was_split_is_absent(bench: Bench) -> None:
-    topic, split = closed(bench, "delay")
-    [record] = bench.store.first_of_key(topic, "g", "k1")
-    other = bench.another()
-    waiting(other, 2, split)
-    assert other.hasten(topic, "g", record.head_place) == Moved.ABSENT
-    [after] = other.latest([topic])
-    assert after is not None
-    [moved] = other.first_of_key(after, "g", "k1")
-    assert other.hasten(after, "g", moved.head_place) == Moved.DONE
 
 
 def test_a_dead_letter_is_retried_once_where_some_slots_are_closed(bench: Bench) -> None:
@@ -366,13 +300,3 @@ def test_a_slot_whose_split_a_server_has_forgotten_is_not_emptied(
         with pytest.raises(SlotsClosed):
             bench.store.close_slot(after, 1)
     bench.topics.remove(topic)
-
-
-def test_a_store_knows_of_a_growth_from_the_moment_when_it_looks(bench: Bench) -> None:
-    topic = bench.topic("stream", "g", slots=2)
-    other = bench.another()
-    assert [*other.epochs(topic, "g")] == [0, 1]
-    after = grown(bench, topic, 4)
-    assert [*other.epochs(topic, "g")] == [0, 1]  # it has not looked
-    assert other.latest([topic, Topic("absent")]) == [after, None]
-    assert [*other.epochs(topic, "g")] == [2, 3, 4, 5]

@@ -16,7 +16,7 @@ import pytest
 from cli_program import SHOP, Program
 from eventually import eventually
 from redis_servers import Sentinel
-from servers import RedisCluster3, RedisServer, free_port
+from servers import RedisServer, free_port
 from serving import Serving
 
 from qframe import (
@@ -80,12 +80,6 @@ def test_a_server_that_is_too_old_is_refused(
     store.close()
 
 
-def test_a_database_that_there_is_not_is_refused_in_one_line(server: RedisServer) -> None:
-    with pytest.raises(BadUrl, match=r"DB index is out of range\); check the database") as refused:
-        QFrame(store=f"{server.url}/99").declare(Topic("t"))
-    assert "\n" not in str(refused.value)
-
-
 @pytest.mark.gate
 @pytest.mark.parametrize("credentials", [":hunter2@", "somebody:hunter2@", ""])
 def test_a_wrong_password_is_refused_and_never_shown(server: RedisServer, credentials: str) -> None:
@@ -110,21 +104,6 @@ def test_a_password_with_quotes_is_not_in_the_log_of_a_worker(
     said = capsys.readouterr().err
     assert "worker.started" in said
     assert "secret" not in said
-
-
-def test_a_url_of_one_server_is_refused_where_a_node_of_a_cluster_is(
-    redis_cluster: RedisCluster3,
-) -> None:
-    with QFrame(redis_cluster.servers[0].url, namespace="alone") as app:
-        entries = [Outgoing(n, key=f"k{n}") for n in range(20)]
-        with pytest.raises(BadUrl, match=r"one node of a cluster; name the cluster: redis\+cl"):
-            app.publish_many(Topic("t", slots=16), entries)
-
-
-def test_a_server_that_is_no_sentinel_is_refused(server: RedisServer) -> None:
-    url = server.url.replace("redis://", "redis+sentinel://") + "/primary"
-    with pytest.raises(BadUrl, match="is no Sentinel; name the Sentinels"):
-        open_store(url)
 
 
 def test_sentinels_that_want_a_password_are_given_it_and_who_has_none_is_told(
@@ -270,17 +249,6 @@ def test_a_delay_counts_by_the_servers_clock_whatever_the_clients_is(
         serving.verify()
 
 
-def test_a_name_that_no_sentinel_knows_is_told_from_sentinels_that_are_away(
-    server: RedisServer, tmp_path: Path
-) -> None:
-    with Sentinel(tmp_path / "sentinel", "primary", server.port) as sentinel:
-        url = sentinel.url.replace("redis://", "redis+sentinel://")
-        with pytest.raises(StoreUnavailable, match="no Sentinel names a primary for it; check"):
-            open_store(f"{url}/other").now_ms()
-        with pytest.raises(StoreUnavailable, match=r"primary for it: Error 111 .*refused"):
-            open_store(f"{url},localhost:{free_port()}/other").now_ms()
-
-
 def test_a_sentinel_that_says_nothing_is_asked_once_before_another_is() -> None:
     """Asked again and again with pauses, as redis-py does, it holds a failover up by seconds."""
     with socket.create_server(("127.0.0.1", 0)) as silent:
@@ -291,13 +259,3 @@ def test_a_sentinel_that_says_nothing_is_asked_once_before_another_is() -> None:
         silent.accept()[0].close()
         with pytest.raises(BlockingIOError):  # it was asked no second time
             silent.accept()
-
-
-@pytest.mark.parametrize(
-    ("scheme", "path"),
-    [("redis", ""), ("redis+cluster", ""), ("redis+sentinel", "/primary")],
-)
-def test_a_host_that_cannot_be_resolved_is_told_with_its_remedy(scheme: str, path: str) -> None:
-    with pytest.raises(StoreUnavailable, match=r"to nowhere\.invalid:1234") as caught:
-        open_store(f"{scheme}://nowhere.invalid:1234{path}").now_ms()
-    assert caught.value.remedy == "correct the host's name in the URL, or the DNS of this machine"

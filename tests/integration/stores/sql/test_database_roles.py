@@ -32,7 +32,6 @@ from qframe.tables import tables
 
 SCOPE = Scope("n", "orders", "billing")
 ORDERS = Topic("orders")
-PAID = Topic("paid")
 ROLES = ("handler", "publisher", "relay")
 EFFECT = "INSERT INTO qframe_effects VALUES ('n', 'orders', 'billing', 'e', 1, 'token', 5, 9)"
 ROW = "INSERT INTO qframe_outbox (line, topic, id, body, created_at) VALUES (1, 't', 'i', 'b', 1)"
@@ -160,56 +159,6 @@ def test_without_any_of_its_rights_a_role_cannot_do_what_it_must(shop: Shop, rol
         shop.give(right)
     prepare(shop, role)
     MUST[role](shop.role(role))
-
-
-@pytest.mark.parametrize("role", ROLES)
-def test_a_role_is_refused_what_is_anothers_task(shop: Shop, role: str) -> None:
-    prepare(shop, "relay")
-    for task in MUST.keys() - {role}:
-        with pytest.raises((DBAPIError, CheckerUnavailable, Refused), match=REFUSED):
-            MUST[task](shop.role(role))
-
-
-def test_one_user_with_all_three_roles_handles_publishes_and_relays(shop: Shop) -> None:
-    one = "handler"
-    for role in ("publisher", "relay"):
-        for right in rights(shop.heading, 1, role):
-            shop.give(right._replace(role=right.role.replace(role, one)))
-    engine = shop.role(one)
-    outbox = Outbox(engine, create_tables=False)
-    paid: list[object] = []
-    troubles: list[str] = []
-    failed: set[str] = set()
-
-    def listen(name: str, facts: dict[str, Any]) -> None:
-        error = str(facts.get("error"))
-        # Two threads that meet in a deadlock lack no right, and one of them tries again.
-        is_about_rights = "deadlock" not in error.lower()
-        if name in ("outbox.unavailable", "checker.unavailable") and is_about_rights:
-            troubles.append(f"{name}: {error}")
-            app.stop()
-
-    with QFrame(store="model://") as app:
-        app.events.listen(listen)
-        app.relay(outbox)
-        transactional = TransactionalChecker(engine, create_tables=False)
-        marking = DatabaseChecker(engine, create_tables=False)
-
-        @app.consumer(ORDERS, group="billing", idempotent_checker=transactional, backoff="1ms")
-        def bill(message: Message, session: Session) -> None:
-            outbox.publish(session, PAID, message.body, key=message.key)
-            if message.id not in failed:
-                failed.add(message.id)
-                raise ValueError(message.body)
-
-        @app.consumer(PAID, group="mail", idempotent_checker=marking)
-        def mail(message: Message) -> None:
-            paid.append(message.body)
-
-        app.publish_many(ORDERS, [Outgoing(number, key=f"k{number % 3}") for number in range(9)])
-        app.run(drain=True)
-    assert troubles == []
-    assert sorted(paid) == list(range(9))  # type: ignore[type-var] # numbers
 
 
 def test_a_worker_that_may_not_remove_marks_says_so_and_handles_messages(shop: Shop) -> None:

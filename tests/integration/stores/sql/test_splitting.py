@@ -10,11 +10,9 @@ import msgspec
 import pytest
 from databases import EPOCH, Together, begun, entry
 from eventually import eventually
-from timer_acts import cancel
 
 from qframe.drivers.sql import Transaction
 from qframe.growth import Growth
-from qframe.outcomes import Moved
 from qframe.stores.doubling import Doubling
 from qframe.stores.records import Record, Section
 from qframe.stores.sql import copying, growing
@@ -149,33 +147,6 @@ def test_a_split_slot_is_discarded_in_steps_and_fences_its_last_owners(store: Sq
         assert sorted(store.epochs(topic, group)) == [1, 2, 4]
     with pytest.raises(SlotsClosed):
         store.publish(topic, [entry(topic, 1, keys_of(topic)[0], "late")])
-
-
-def test_groups_wait_while_a_slot_is_closed_and_timers_of_other_slots_do_not(
-    store: SqlStore, url: str
-) -> None:
-    topic = begun(store, "delay", 2)
-    keys = keys_of(topic)
-    store.publish(topic, [entry(topic, n, keys[n], str(n)) for n in (0, 1)])
-    closing = topic.grown(2, Growth(target=4, closing=True))
-    assert store.grow(topic, closing)
-    store.close_slot(topic, 0)
-    other = SqlStore(url)
-    assert cancel(other, topic, keys[1]) == Moved.DONE
-    waiting = Together(
-        lambda: other.drop_group(topic, "g"),
-        lambda: other.subscribe(topic, "h"),
-        lambda: cancel(other, topic, keys[0]),
-    )
-    for half in topic.split_of(0):
-        store.open_slot(topic, half, 0, "token")
-    assert store.groups(topic) == ["g"]
-    tokens = dict.fromkeys(topic.split_of(0), "token")
-    assert store.grow(closing, topic.grown(2, Growth(target=4, split=1)), tokens)
-    waiting.join()
-    assert store.groups(topic) == ["h"]
-    assert store.verify(topic) == []
-    other.close()
 
 
 @pytest.mark.parametrize("kind", ["stream", "ordered"])

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from functools import partial
-from typing import Any
 
 import pytest
 from roles import REFUSED, Server, Shop, is_refused, rights
@@ -147,27 +145,6 @@ def is_enough(shop: Shop, role: str, run: int) -> bool:
 def test_a_roles_rights_are_enough_for_its_work(shop: Shop, role: str) -> None:
     fill(shop.url)
     do(shop, role)
-
-
-@pytest.mark.parametrize("role", ["producer", "dashboard"])
-def test_a_producer_and_a_dashboard_are_refused_what_is_a_workers(shop: Shop, role: str) -> None:
-    fill(shop.url)
-    with QFrame(store=shop.url_of(role)) as app:
-        store, asks, stream, other = app.store, [PullRequest(0, EPOCH, 9)], TOPICS[0], TOPICS[-1]
-        refused: list[Callable[[], Any]] = [
-            lambda: store.take(stream, "g", {0: "f" * 16}),
-            lambda: store.take(other, "g", {0: "f" * 16}),
-            lambda: store.pull(stream, "g", asks, PullTerms("s", 9, 9)),
-            lambda: app.admin.drop_group(other, "g"),
-            lambda: app.admin.tune(other, "g", threads=2),
-            lambda: store.draw(other, "g", 1, rate=1, per_ms=1000, burst=5),
-        ]
-        if role == "dashboard":
-            refused += [partial(app.publish, each, 1, key="k") for each in TOPICS]
-        for act in refused:
-            with pytest.raises(QFrameError, match=REFUSED) as caught:
-                act()
-            assert "grant its user the right; docs/database-roles.md" in str(caught.value)
 
 
 def test_an_act_of_a_producer_is_kept_though_it_may_not_remove_old_acts(shop: Shop) -> None:
