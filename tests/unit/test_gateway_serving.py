@@ -48,13 +48,9 @@ def talk(dialogue: Dialogue) -> None:
 @asynccontextmanager
 async def connected() -> AsyncIterator[tuple[StreamReader, StreamWriter]]:
     config = uvicorn.Config(
-        refusing,
-        http=TimedConnection,
-        ws="none",
-        lifespan="off",
-        log_level="error",
+        refusing, http=TimedConnection, ws="none", lifespan="off", log_level="error",
         timeout_keep_alive=int(LONG_S),
-    )
+    )  # fmt: skip
     config.load()
     server = uvicorn.Server(config)
     server.lifespan = config.lifespan_class(config)
@@ -143,19 +139,6 @@ def test_a_reply_that_is_not_taken_ends_the_connection(monkeypatch: pytest.Monke
     talk(dialogue)
 
 
-def test_a_reply_that_is_taken_slowly_is_taken_whole(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(serving, "TAKEN_S", 0.2)
-
-    async def dialogue(reader: StreamReader, writer: StreamWriter) -> None:
-        writer.write(WHOLE.replace(b"/", b"/large", 1))
-        await reader.readuntil(b"\r\n\r\n")
-        for _ in range(50):
-            await reader.readexactly(LARGE // 50)
-            await asyncio.sleep(0.02)
-
-    talk(dialogue)
-
-
 def test_a_request_with_two_lengths_is_the_last_of_its_connection() -> None:
     """What follows could be the body to a proxy that has believed the other length."""
 
@@ -169,20 +152,16 @@ def test_a_request_with_two_lengths_is_the_last_of_its_connection() -> None:
 
 
 @pytest.mark.usefixtures("short_head")
-@pytest.mark.parametrize("before", [b"", WHOLE], ids=["the first", "one after a request"])
-def test_a_head_that_is_never_whole_ends_the_connection(before: bytes) -> None:
+@pytest.mark.parametrize(
+    ("before", "part"),
+    [(b"", b"GET / HT"), (WHOLE, b"GET / HT"), (b"", b"")],
+    ids=["the first", "one after a request", "nothing"],
+)
+def test_a_head_that_is_never_whole_ends_the_connection(before: bytes, part: bytes) -> None:
     async def dialogue(reader: StreamReader, writer: StreamWriter) -> None:
-        writer.write(before + b"GET / HT")
+        writer.write(before + part)
         if before:
             assert b"401" in await reply(reader)
-        assert await ends(reader)
-
-    talk(dialogue)
-
-
-@pytest.mark.usefixtures("short_head")
-def test_a_connection_that_says_nothing_is_closed() -> None:
-    async def dialogue(reader: StreamReader, _: StreamWriter) -> None:
         assert await ends(reader)
 
     talk(dialogue)

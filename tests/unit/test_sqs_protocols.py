@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import xml.etree.ElementTree as ET
-from contextlib import suppress
 
 import msgspec
 import pytest
@@ -106,22 +105,6 @@ def test_a_form_without_measure_is_refused(text: str) -> None:
     with pytest.raises(SqsRefusal) as refused:
         query_protocol.structured(query_protocol.fields_of("", text.encode()), "SendMessage")
     assert refused.value.code == "MalformedInput"
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "Attribute.1=x", "Attribute=x", "Attribute.1.Value=x", "MessageAttribute.1.Name.Deep=x",
-        "SendMessageBatchRequestEntry=x", "SendMessageBatchRequestEntry.1=x",
-        "AttributeName.x.y=1", "AttributeName.99999999999999=1", "=", "%00=%ff", ".", "...=1",
-    ],
-)  # fmt: skip
-def test_a_form_of_any_shape_is_read_or_refused(text: str) -> None:
-    for kind in (requests.SendMessageBatch, requests.GetQueueAttributes, requests.SendMessage):
-        name = kind.__name__
-        with suppress(SqsRefusal):  # which all are of the sender
-            structure = query_protocol.structured(query_protocol.fields_of(text, b""), name)
-            json_protocol.converted(structure, kind, strict=False)
 
 
 def test_a_field_of_the_body_counts_before_that_of_the_address() -> None:

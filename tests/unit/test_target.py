@@ -18,18 +18,19 @@ def target(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Target:
     return Target(store=f"sqlite:///{tmp_path / 'q.db'}")
 
 
-def told_of(target: Target, error: UnknownTopic) -> str:
+@pytest.mark.parametrize(
+    ("error", "hint"),
+    [
+        (UnknownTopic("nights", ["flights"]), "q.db, namespace qframe; did you mean 'flights'"),
+        (UnknownTopic("order"), "did you mean 'orders'"),
+    ],
+    ids=["named by the error", "read"],
+)
+def test_an_unknown_topic_has_a_hint_and_the_place(
+    target: Target, error: UnknownTopic, hint: str
+) -> None:
     with target.opened(creating=True) as app:
         app.declare(Topic("orders"))
     with pytest.raises(UnknownTopic) as raised, target.opened():
         raise error
-    return str(raised.value)
-
-
-def test_topics_that_an_error_names_already_are_not_read_again(target: Target) -> None:
-    told = told_of(target, UnknownTopic("nights", ["flights"]))
-    assert "q.db, namespace qframe; did you mean 'flights'" in told
-
-
-def test_topics_that_an_error_does_not_name_are_read_for_the_hint(target: Target) -> None:
-    assert "did you mean 'orders'" in told_of(target, UnknownTopic("order"))
+    assert hint in str(raised.value)

@@ -59,12 +59,7 @@ ALL = list(scenarios())
 
 
 def test_the_features_are_all_there() -> None:
-    assert [each.name for each in ALL] == [
-        "Binary content mode (application/json)",
-        "Binary content mode (application/json; charset=utf-8)",
-        "Structured content mode (application/cloudevents+json)",
-        "Structured content mode (application/cloudevents+json; charset=utf-8)",
-    ]
+    assert [each.name.partition(" ")[0] for each in ALL] == 2 * ["Binary"] + 2 * ["Structured"]
 
 
 @pytest.mark.parametrize("one", ALL, ids=[each.name for each in ALL])

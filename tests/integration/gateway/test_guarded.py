@@ -18,6 +18,7 @@ from eventually import eventually
 from gatewaying import GatewayProcess
 from ports import HOST, free_port
 
+from benchmarks.gateway_fuzz import fuzz
 from qframe.web.gateway.callers import new_token
 
 ORDERS = "/v1/topics/orders"
@@ -123,39 +124,26 @@ def test_connections_that_never_finish_a_request_stop_nobody_and_are_closed(
 @pytest.mark.parametrize(
     ("flags", "why", "code"),
     [
-        (["--tokens", "t.toml", "--port", "0.0.0.0:1"], "--address ''", 1),
-        (["--address", "10.0.0.7:8380"], "--address '10.0.0.7:8380': it is no URL", 1),
-        (["--address", "ftp://10.0.0.7"], "--address 'ftp://10.0.0.7': it is no URL", 1),
-        (["--address", "http://[::1"], "--address 'http://[::1': it is no URL", 1),
-        (["--port", "0"], "--port '0': nobody could tell which port that is", 1),
-        (["--port", "0.0.0.0:1"], "--port '0.0.0.0:1': whoever reaches this address could", 1),
-        (["--tokens", "none.toml"], "tokens 'none.toml': it cannot be read", 1),
-        (["--tls-cert", "t.toml"], "--tls-cert 't.toml': it goes with --tls-key", 2),
-        (
-            ["--tls-cert", "t.toml", "--tls-key", "t.toml"],
-            "--tls-cert 't.toml': t.toml with t.toml cannot be used",
-            1,
-        ),
-        (["--port", "{taken}"], "--port '127.0.0.1:{taken}': it cannot be bound (Address", 1),
-        (
-            ["--port", "{taken}", "--idle", "30", "--grace", "5"],
-            "--port '127.0.0.1:{taken}': it cannot be bound (Address",
-            1,
-        ),
-        (
-            ["--sqs-region", "eu-1"],
-            "command 'gateway': beside no --sqs it has no use for --sqs-region",
-            2,
-        ),
+        ("--tokens t.toml --port 0.0.0.0:1", "--address ''", 1),
+        ("--address 10.0.0.7:8380", "--address '10.0.0.7:8380': it is no URL", 1),
+        ("--address ftp://10.0.0.7", "--address 'ftp://10.0.0.7': it is no URL", 1),
+        ("--address http://[::1", "--address 'http://[::1': it is no URL", 1),
+        ("--port 0", "--port '0': nobody could tell which port that is", 1),
+        ("--port 0.0.0.0:1", "--port '0.0.0.0:1': whoever reaches this address could", 1),
+        ("--tokens none.toml", "tokens 'none.toml': it cannot be read", 1),
+        ("--tls-cert t.toml", "--tls-cert 't.toml': it goes with --tls-key", 2),
+        ("--tls-cert t.toml --tls-key t.toml", "--tls-cert 't.toml': t.toml with t.toml", 1),
+        ("--port {taken} --idle 30 --grace 5", "--port '127.0.0.1:{taken}': it cannot be bound", 1),
+        ("--sqs-region eu-1", "command 'gateway': beside no --sqs it has no use for", 2),
     ],
 )
-def test_a_wrong_start_is_one_line(tmp_path: Path, flags: list[str], why: str, code: int) -> None:
+def test_a_wrong_start_is_one_line(tmp_path: Path, flags: str, why: str, code: int) -> None:
     (tmp_path / "t.toml").write_text("[tokens]\n", encoding="utf-8")
     with socket.create_server((HOST, 0)) as server:
         taken = str(server.getsockname()[1])
-        words = [each.format(taken=taken) for each in flags]
+        words = ["gateway", "--store", "sqlite:///q.db", *flags.format(taken=taken).split()]
         ran = subprocess.run(
-            [sys.executable, "-m", "qframe", "gateway", "--store", "sqlite:///q.db", *words],
+            [sys.executable, "-m", "qframe", *words],
             cwd=tmp_path, capture_output=True, text=True, check=False, timeout=60,
             env={**os.environ, "QFRAME_GATEWAY_SECRET": "s" * 20},
         )  # fmt: skip
@@ -177,3 +165,13 @@ def test_its_numbers_are_shown_on_a_port_of_their_own(tmp_path: Path) -> None:
         text = gateway.request("GET", "/metrics").body.decode()
         gateway.port = port
     assert 'qframe_handled_total{group="billing",outcome="ack",topic="orders"} 1.0' in text
+
+
+def test_malformed_requests_are_refused_and_the_gateway_goes_on(tmp_path: Path) -> None:
+    """`python -m benchmarks.gateway_fuzz` is the same with 100,000."""
+    with GatewayProcess(tmp_path, f"sqlite:///{tmp_path}/q.db", "--sqs") as gateway:
+        gateway.request("PUT", "/v1/topics/orders", {})
+        found = fuzz(gateway.port, 400, seed=7)
+        assert (found[500], found[1]) == (0, 0), found
+        assert found[400] > 100
+        assert gateway.post("/v1/topics/orders/messages", {"body": 1}).status == 200

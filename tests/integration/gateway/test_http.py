@@ -7,15 +7,13 @@ import signal
 import socket
 from base64 import b64encode
 from collections.abc import Iterator
-from contextlib import ExitStack
 from http.client import HTTPConnection
 from pathlib import Path
 
 import pytest
 from eventually import eventually
 from gatewaying import GatewayProcess, gateways
-from ports import HOST, free_port
-from servers import Proxy
+from ports import HOST
 from starlette.testclient import TestClient
 
 from qframe import QFrame, Topic
@@ -263,14 +261,6 @@ def test_errors_are_problems_with_the_exceptions_sentences(gateway: GatewayProce
     assert set(wrong.headers["allow"].split(", ")) == {"PUT", "PATCH", "DELETE"}
 
 
-def test_a_full_topic_is_507(gateway: GatewayProcess) -> None:
-    gateway.request("PUT", "/v1/topics/small", {"slots": 1, "max_length": 1})
-    gateway.request("PUT", "/v1/topics/small/groups/billing")
-    assert gateway.post("/v1/topics/small/messages", {"body": 1}).status == 200
-    reply = gateway.post("/v1/topics/small/messages", {"body": 1})
-    assert (reply.status, reply.json["type"]) == (507, "urn:qframe:problem:topic-full")
-
-
 def test_it_describes_itself_and_its_health(gateway: GatewayProcess) -> None:
     described = gateway.request("GET", "/v1/openapi.json").json
     assert described["openapi"] == "3.1.0"
@@ -347,35 +337,6 @@ def test_a_gateway_that_stood_still_extends_nothing_that_another_has_handed_out(
         reply = one.settle("orders", "billing", extend=extend)
         assert (reply.status, reply.json["results"][0]["outcome"]) == (409, "stale")
         assert two.settle("orders", "billing", ack=[after["receipt"]]).status == 200
-
-
-def test_what_was_passed_on_is_unknown_where_the_reply_of_the_other_gateway_is_lost(
-    tmp_path: Path,
-) -> None:
-    """It may be settled: whoever is told that nobody was asked would ask again, and hear stale."""
-    store, secret = f"sqlite:///{tmp_path}/q.db", {"QFRAME_GATEWAY_SECRET": "s" * 20}
-    with ExitStack() as stack:
-        port = free_port()
-        address = f"http://{HOST}:{port}"
-        first = stack.enter_context(
-            GatewayProcess(tmp_path, store, "--address", address, **secret)
-        )  # fmt: skip
-        second = stack.enter_context(GatewayProcess(tmp_path, store, **secret))
-        way = stack.enter_context(Proxy(first.port, port))
-        first.request("PUT", "/v1/topics/events", {"slots": 1})
-        first.request("PUT", "/v1/topics/events/groups/g")
-        first.post("/v1/topics/events/messages", {"messages": [{"body": 1}, {"body": 2}]})
-        one, two = (each["receipt"] for each in first.pull("events", "g", max=2, wait="20s"))
-        way.drop_replies(1)
-        [lost] = second.settle("events", "g", ack=[one]).json["results"]
-        assert lost["outcome"] == "unknown"
-        [again] = first.settle("events", "g", ack=[one]).json["results"]
-        assert again["outcome"] == "stale"  # it was settled
-        way.refuse()
-        eventually(lambda: second.settle("events", "g", ack=[two]).json["results"] == [
-            {"receipt": two, "outcome": "elsewhere", "gateway": address}
-        ])  # fmt: skip
-        assert first.settle("events", "g", ack=[two]).json["results"][0]["outcome"] == "settled"
 
 
 def test_a_stream_of_lines_ends_with_a_whole_reply_when_its_gateway_is_stopped(

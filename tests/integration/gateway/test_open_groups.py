@@ -9,7 +9,7 @@ from typing import Any, ParamSpec
 
 import pytest
 
-from qframe import BadOption, Outgoing, QFrame, Topic, UnknownTopic
+from qframe import BadOption, Outgoing, QFrame, Topic
 from qframe.web.gateway import Gateway, OpenDelivery, Settle, SettleOutcome, Verb
 from qframe.web.gateway.deliveries import Client
 from qframe.web.gateway.gateway import GatewayStopped
@@ -285,14 +285,6 @@ async def test_new_options_leave_what_is_open_to_its_client(each_app: QFrame) ->
         failing = Settle(second.receipt, Verb.RETRY, error="no")
         assert await settled(gateway, Settle(first.receipt), failing) == ["settled", "settled"]
         assert [one.id for one in each_app.admin.dead(ORDERS, "billing")] == [second.message.id]
-
-
-@in_loop
-async def test_a_topic_that_nobody_has_declared_is_refused_each_time(each_app: QFrame) -> None:
-    async with Gateway(each_app) as gateway:
-        for _ in range(2):
-            with pytest.raises(UnknownTopic, match="nothing"):
-                await gateway.pull("nothing", "billing", wait_s=LONG_S)
 
 
 @in_loop

@@ -11,7 +11,6 @@ from receiving import NEW, OLD, QUICK, Receiver
 from standardwebhooks import Webhook
 
 from qframe import Batch, Outgoing, QFrame, Topic
-from qframe.errors import BadOption
 from qframe.push import push
 
 pytestmark = pytest.mark.gate
@@ -159,10 +158,3 @@ def test_batched_mode_has_many_events_and_one_that_is_refused_is_dead_alone(
              for event in body]  # fmt: skip
     assert sorted(taken) == [0, 1, 2, 3, 4, 6, 7]
     assert [letter.id for letter in app.admin.dead(FEED, "p")] == ["m5"]
-
-
-def test_a_wrong_mode_is_refused(app: QFrame, receiver: Receiver) -> None:
-    with pytest.raises(BadOption, match="no content mode"):
-        events(app, receiver, "cloud")
-    with pytest.raises(BadOption, match="one message unless events are batched"):
-        events(app, receiver, "structured", batch=Batch(4, "20ms"))

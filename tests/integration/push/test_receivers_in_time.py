@@ -18,6 +18,7 @@ from typing_extensions import override
 
 from qframe.clock import SYSTEM_CLOCK, VirtualClock
 from qframe.push import Webhook, WebhookRefused
+from qframe.push.addresses import AddressRefused
 from qframe.push.contents import PushContent
 from qframe.push.timed_connections import RequestEnd, TimedConnections
 
@@ -80,6 +81,19 @@ def test_over_tls_a_message_goes_to_a_certificate_that_is_trusted_and_to_no_othe
         monkeypatch.setenv("SSL_CERT_FILE", str(files[0]))
         sent(port, SYSTEM_CLOCK)
         assert [body for _, body in receiver.got] == [b"{}"]
+
+
+def test_nothing_goes_to_a_private_address_that_a_name_turns_out_to_have(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The name is looked up for each connection: it may have been public when it was registered."""
+    addresses = ["93.184.215.14", "127.0.0.1"]
+    monkeypatch.setattr("qframe.push.addresses.resolved", lambda host, port: addresses)
+    webhook = Webhook("https://shop.example/", OLD, timeout_s=5, private=False, clock=SYSTEM_CLOCK)
+    with pytest.raises(
+        AddressRefused, match=r"has the address 127\.0\.0\.1, which is not a public"
+    ):
+        webhook.send(PushContent("m", JSON, b"{}"))
 
 
 @pytest.mark.parametrize("tls", [False, True])
