@@ -14,7 +14,7 @@ import typer
 from rich.text import Text
 from typer.testing import CliRunner
 
-from qframe import Message, QFrame, Topic
+from qframe import QFrame, Topic
 from qframe.admin.owners import OwnerInfo, WorkerInfo
 from qframe.cli import watch
 from qframe.cli.main import cli
@@ -29,7 +29,7 @@ from qframe.cli.output import (
     table,
 )
 from qframe.cli.ownership import draw_slots, draw_workers
-from qframe.errors import BadOption, BadUrl, QFrameError, UnknownTopic
+from qframe.errors import BadUrl, QFrameError
 
 PAGE = Path(__file__).parents[2] / "docs" / "cli.md"
 RELAY = "qframe.outbox.shop-0196d5c0a629c6"
@@ -69,11 +69,6 @@ def refused(*words: str) -> str:
 def program() -> Any:
     """All commands; to put them together takes as long as many a test."""
     return typer.main.get_command(cli)
-
-
-@cache
-def help_of(*words: str) -> str:
-    return shown(*words, "--help")
 
 
 def found(words: tuple[str, ...]) -> Any:
@@ -125,21 +120,6 @@ def test_the_page_names_every_option() -> None:
         if flag.startswith("--")
     }
     assert {(command, flag) for command, flag in flags if flag not in named} == set()
-
-
-@pytest.mark.parametrize("command", list(commands()), ids=" ".join)
-def test_help_names_arguments_plainly_and_cuts_no_word(
-    terminal: None, command: tuple[str, ...]
-) -> None:
-    text = help_of(*command)
-    usage = text.split("\n\n")[0]
-    assert "{" not in usage
-    assert "<" not in text
-    assert all(len(line) <= 80 for line in text.splitlines())
-    *group, name = command
-    rows = help_of(*group).splitlines()
-    (row,) = [line for line in rows if line.startswith(f"  {name} ")]
-    assert not row.endswith("...")
 
 
 def test_an_option_of_a_consumer_is_told_where_it_belongs(app: QFrame) -> None:
@@ -216,34 +196,9 @@ def test_slots_of_one_owner_are_one_row_and_epochs_have_no_zeros_in_front() -> N
     ]
 
 
-@pytest.mark.parametrize(
-    ("options", "remedy"),
-    [
-        ({"rate_limit": "10/min"}, 'use "100/s", or leave it out'),
-        ({"timeout": "soon"}, 'use "30s", or leave it out'),
-        ({"batch": 5}, "use Batch(500, '50ms'), or leave it out"),
-        ({"on_dead": "mail"}, "leave it out for no value"),
-    ],
-)
-def test_a_wrong_option_is_told_a_value_that_is_allowed(
-    app: QFrame, options: dict[str, Any], remedy: str
-) -> None:
-    with pytest.raises(BadOption) as caught:
-        app.consumer("orders", "g", **options)
-    assert caught.value.remedy == remedy
-
-
 def test_a_database_in_memory_is_told_the_store_for_it() -> None:
     with pytest.raises(BadUrl, match="model://"), QFrame("sqlite:///:memory:") as app:
         app.store.now_ms()
-
-
-def test_a_misspelt_topic_is_answered_with_that_of_a_consumer(app: QFrame) -> None:
-    @app.consumer("orders", "billing")
-    def bill(message: Message) -> None: ...
-
-    with pytest.raises(UnknownTopic, match="did you mean 'orders'"):
-        app.publish("ordrs", 1, key="a")
 
 
 def test_how_a_password_is_encoded_is_shown_on_stderr(capsys: pytest.CaptureFixture[str]) -> None:

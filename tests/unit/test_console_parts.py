@@ -260,6 +260,8 @@ def test_numbers_of_a_body_stand_as_they_were_written() -> None:
         (b'{"apiKey": "k", "card_number": 4111}', None,
          '{\n  "apiKey": "***",\n  "card_number": "***"\n}'),
         (b'"redis://user:pw@host"', None, '"redis://***@host"'),
+        (b"redis://user:pw@host", None, "redis://***@host"),
+        (b"redis://user:pw@host", {TYPE_HEADER: RAW}, "redis://***@host"),
         (b"[]", None, "[]"),
         (b"{}", None, "{}"),
         (b"[true, null]", None, "[\n  true,\n  null\n]"),
@@ -273,6 +275,10 @@ def test_a_body_is_laid_out_for_people(
     body: bytes, headers: dict[str, str] | None, shown: str
 ) -> None:
     assert text_of(body, headers) == shown
+
+
+def test_of_a_body_of_many_bytes_the_first_4096_are_shown() -> None:
+    assert text_of(b"\xff" * 100_000).count("ff") == 4096
 
 
 def test_headers_that_are_named_like_secrets_are_hidden() -> None:
@@ -290,6 +296,7 @@ def test_the_words_of_a_search_are_told_apart() -> None:
     assert wanted_of("customer-77").word == "customer-77"
     assert wanted_of("urn:isbn:1").word == "urn:isbn:1"
     assert wanted_of("  ").is_nothing
+    assert wanted_of(r"key:#1 id:a\b").facts == {"key": "#1", "id": r"a\b"}
 
 
 @pytest.mark.parametrize("typed", ["a b", 'key:"open'])

@@ -11,7 +11,7 @@ from explaining import NOW_MS, SERVED, WORKER, record
 from qframe.admin.explain.circumstances import Circumstances, WorkerWord
 from qframe.admin.explain.past import Past, gone_after
 from qframe.admin.explain.reasons import causes_of
-from qframe.admin.explain.words import attempts, ended, span, told, until
+from qframe.admin.explain.words import span
 from qframe.errors import CoordinatorUnavailable
 from qframe.growth import Growth
 from qframe.options.hold import Hold
@@ -57,19 +57,6 @@ def entry(verdict: str, **facts: Any) -> HistoryEntry:
 )  # fmt: skip
 def test_a_span_is_in_the_largest_unit_of_which_there_are_two(ms: int, words: str) -> None:
     assert span(ms) == words
-
-
-def test_ends_and_ages_are_told_in_words() -> None:
-    assert (attempts(1), attempts(2)) == ("1 attempt", "2 attempts")
-    assert until(NOW_MS + 5000, NOW_MS).endswith("(in 5 s)")
-    assert told("it waits", NOW_MS - 5000, NOW_MS) == "it waits; it said so 5 s ago"
-    assert ended(entry(CANCELLED, worker="ann"), names_group=True) == (
-        "it was cancelled for group g by ann"
-    )
-    assert ended(entry(EDITED)) == "it was edited"
-    lost = entry("lost", began_ms=NOW_MS - 3000, worker=WORKER)
-    assert ended(lost, names_group=True) == "attempt 1 of group g by w1 was lost after 3 s"
-    assert ended(entry(Verdict.ACK)) == "attempt 1 settled it"
 
 
 def test_what_is_gone_was_cancelled_edited_or_handled_last() -> None:
@@ -246,36 +233,6 @@ def test_the_breaker_and_the_full_slots_of_its_worker_keep_it() -> None:
     assert names(record(subject="k"), full) == ["ready"]
     elsewhere = around(w1=ConsumerReport(max_attempts=1, full=(1,)))
     assert names(record(), elsewhere) == ["ready"]
-
-
-def test_of_the_message_before_it_is_told_what_becomes_of_it() -> None:
-    behind = record("waiting", key="k", subject="k", id="second")
-    for state, facts, words in (
-        ("waiting", {}, "which waits"), ("waiting", {"attempts": 1}, "which is retried at"),
-        ("todo", {"attempts": 1}, "which is due"), ("doing", {}, "which was handed out to w1"),
-    ):  # fmt: skip
-        head = record(state, key="k", subject="k", id="first", lease_until_ms=NOW_MS + 1, **facts)
-        assert words in text(behind, around(), head)
-    held = causes_of(behind, around(), head, now_ms=NOW_MS)[0].facts
-    assert (held["worker"], held["attempt"]) == (WORKER, 1)
-    assert causes_of(behind, around(), head, now_ms=NOW_MS)[1].of == "first"
-
-
-def test_a_dead_a_held_and_a_settled_message_are_told_with_what_is_known() -> None:
-    assert "an unknown error" in text(record("dead", attempts=1))
-    gap = text(record("held", error="waits for number 3", due_ms=NOW_MS))
-    assert "it waits for number 3, at" in gap
-    one = record("settled")
-    last = entry(Verdict.ACK, worker=WORKER)
-    for end, words in (
-        (last, "the group settled it at"), (None, "does not keep"),
-        (entry(Verdict.RETRY), "does not keep"),
-    ):  # fmt: skip
-        [cause] = causes_of(one, around(), None, now_ms=NOW_MS, last=end)
-        assert words in cause.text
-    wanting = around(w1=ConsumerReport(max_attempts=1, tags=("gold",)))
-    assert names(one, wanting) == ["filtered"]
-    assert names(one, around(w1=ConsumerReport(max_attempts=1))) == ["settled"]
 
 
 def test_a_message_that_no_group_has_waits_for_the_first_that_subscribes() -> None:

@@ -83,14 +83,6 @@ def test_an_event_is_a_line_of_its_level(name: str, level: str) -> None:
     }  # fmt: skip
 
 
-def test_a_line_begins_with_when_how_important_and_what() -> None:
-    lines = Lines()
-    lines.events.emit("worker.started", consumers=["orders/billing", "orders/audit"])
-    (line,) = lines.read()
-    assert list(line) == ["timestamp", "level", "event", "consumers"]
-    assert line["consumers"] == "orders/billing, orders/audit"
-
-
 def test_lines_below_the_level_are_left_out() -> None:
     lines = Lines(level="error")
     lines.events.emit("worker.started")
@@ -240,15 +232,6 @@ def test_a_wish_that_a_handler_returned_has_no_place_in_qframe() -> None:
     assert (line["error"], "at" in line) == ("NeedRetry", False)
 
 
-def test_a_full_line_shows_no_credential() -> None:
-    lines = Lines(full=True)
-    error = raised(OSError(f"cannot reach redis://:{SECRET}@cache"))
-    lines.events.emit("delivery.retried", topic="t", group="g", error=error)
-    (line,) = lines.read()
-    assert "cannot reach redis://***@cache" in line["traceback"]
-    assert SECRET not in json.dumps(line)
-
-
 @pytest.mark.parametrize(
     ("kind", "log_format", "log_errors", "full"),
     [
@@ -310,14 +293,6 @@ def test_a_body_that_cannot_be_decoded_is_told_by_its_field_and_without_its_data
     (line,) = lines.read()
     assert line["error"].startswith(told)
     assert "4711" not in json.dumps(line)
-
-
-def test_a_body_that_was_published_as_bytes_is_told_so() -> None:
-    lines = Lines()
-    error = UndecodableBody("m-1", "Order", "it was published as bytes")
-    lines.events.emit("delivery.dead", topic="t", group="g", error=error)
-    (line,) = lines.read()
-    assert "it was published as bytes" in line["error"]
 
 
 def test_a_body_is_in_no_line_whatever_it_comes_in() -> None:

@@ -81,6 +81,7 @@ def test_another_file_is_named_by_a_variable(
         ({"grace": float("nan")}, "grace nan: it must be seconds"),
         ({"log_format": "xml"}, "log_format 'xml': it must be one of auto, console, json"),
         ({"stoer": "x"}, "option 'stoer': there is no such option; did you mean 'store'?"),
+        ({"threads": 4}, "option 'threads': threads is an option of each consumer; use @app"),
         ({"zzz": 1}, "option 'zzz': there is no such option; there are: store, coordinator"),
     ],
 )
@@ -92,38 +93,25 @@ def test_a_wrong_argument_is_named_with_rule_and_remedy(
     assert str(caught.value).startswith(shown)
 
 
-def test_a_wrong_variable_is_named_as_it_is_spelt(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("QFRAME_PUBLISH_BATCH", "0")
-    with pytest.raises(BadOption, match=r"QFRAME_PUBLISH_BATCH '0': .* from 1 to 10000; use 500"):
-        Settings.load()
-
-
-def test_a_variable_for_a_consumers_option_is_refused_with_where_it_belongs(
-    monkeypatch: pytest.MonkeyPatch,
+@pytest.mark.parametrize(
+    ("name", "value", "shown"),
+    [
+        ("QFRAME_PUBLISH_BATCH", "0", r"QFRAME_PUBLISH_BATCH '0': .* from 1 to 10000; use 500"),
+        ("QFRAME_INSTANCE", "web 1", r"^QFRAME_INSTANCE 'web 1': it must be 1 to 64 of"),
+        ("QFRAME_THREADS", "4", r"'QFRAME_THREADS': .*use @app.consumer\(…, threads=…\)"),
+        ("QFRAME_CONFIG", "missing.toml", r"QFRAME_CONFIG 'missing\.toml': the file does not"),
+        ("QFRAME_STOER", "x", r"'QFRAME_STOER': .* did you mean QFRAME_STORE\?"),
+    ],
+)
+def test_a_wrong_variable_is_named_as_it_is_spelt(
+    monkeypatch: pytest.MonkeyPatch, name: str, value: str, shown: str
 ) -> None:
-    monkeypatch.setenv("QFRAME_THREADS", "4")
-    with pytest.raises(BadOption, match=r"'QFRAME_THREADS': .*use @app.consumer\(…, threads=…\)"):
+    monkeypatch.setenv(name, value)
+    with pytest.raises(BadOption, match=shown):
         Settings.load()
-
-
-def test_a_consumers_option_in_the_file_or_the_call_is_refused_with_where_it_belongs(
-    directory: Path,
-) -> None:
-    with pytest.raises(BadOption, match=r"option 'threads': .*use @app.consumer\(…, threads=…\)"):
-        Settings.load(threads=4)
-    (directory / "qframe.toml").write_text("threads = 4\n", encoding="utf-8")
-    with pytest.raises(BadOption, match=r"in qframe.toml: option 'threads': .*@app.consumer\(…,"):
-        Settings.load()
-
-
-def test_a_misspelt_variable_is_refused_and_a_foreign_one_is_not(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setenv("QFRAME_PORT_80_TCP", "tcp://10.0.0.1:80")
+    monkeypatch.delenv(name)
+    monkeypatch.setenv("QFRAME_PORT_80_TCP", "tcp://10.0.0.1:80")  # of a cluster's own
     Settings.load()
-    monkeypatch.setenv("QFRAME_STOER", "x")
-    with pytest.raises(BadOption, match=r"'QFRAME_STOER': .* did you mean QFRAME_STORE?"):
-        Settings.load()
 
 
 @pytest.mark.parametrize(
@@ -132,6 +120,7 @@ def test_a_misspelt_variable_is_refused_and_a_foreign_one_is_not(
         ("publish_batch = 0", "in qframe.toml: publish_batch 0: it must be a whole number"),
         ('grace = "2d"', "in qframe.toml: grace '2d': it must be seconds"),
         ("namespaec = 1", "in qframe.toml: option 'namespaec': there is no such option; did you"),
+        ("threads = 4", "in qframe.toml: option 'threads': threads is an option of each consumer"),
         ("[store]\nurl = 1", "in qframe.toml: store {'url': 1}: it must be a string"),
         ("store = ", "file 'qframe.toml': it is not TOML"),
         ("store = 'caf\udce9'", "file 'qframe.toml': it is not TOML"),
@@ -144,14 +133,8 @@ def test_a_wrong_file_is_named(directory: Path, text: str, shown: str) -> None:
     assert str(caught.value).startswith(shown)
 
 
-def test_a_file_that_cannot_be_read_is_named(
-    directory: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("QFRAME_CONFIG", "missing.toml")
-    with pytest.raises(BadOption, match=r"QFRAME_CONFIG 'missing\.toml': the file does not exist"):
-        Settings.load()
+def test_a_file_that_cannot_be_read_is_named(directory: Path) -> None:
     (directory / "qframe.toml").mkdir()
-    monkeypatch.delenv("QFRAME_CONFIG")
     with pytest.raises(BadOption, match=r"file 'qframe\.toml': it cannot be read"):
         Settings.load()
 
@@ -191,15 +174,6 @@ def test_a_broadcast_consumer_starts_at_the_latest_unless_it_is_told_otherwise()
     assert consumer_options(broadcast=False).start == "earliest"
 
 
-def test_a_wrong_instance_in_the_environment_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert Settings.load().instance == ""
-    monkeypatch.setenv("QFRAME_INSTANCE", "web-1")
-    assert Settings.load().instance == "web-1"
-    monkeypatch.setenv("QFRAME_INSTANCE", "web 1")
-    with pytest.raises(BadOption, match=r"^QFRAME_INSTANCE 'web 1': it must be 1 to 64 of"):
-        Settings.load()
-
-
 def test_a_consumer_takes_durations_with_units_and_a_backoff() -> None:
     backoff = Backoff(first=3)
     assert consumer_options(lease="200ms", backoff=backoff).lease_ms == 200
@@ -212,6 +186,7 @@ def test_a_consumer_takes_durations_with_units_and_a_backoff() -> None:
 @pytest.mark.parametrize(
     ("given", "shown"),
     [
+        ({"batch": Batch(500, "50ms"), "max_in_flight": 499}, "max_in_flight 499: "),
         ({"threads": 0}, "threads 0: it must be a whole number from 1 to 100000; use 8"),
         ({"threads": "8"}, "threads '8': it must be a whole number"),
         ({"threads": True}, "threads True: it must be a whole number"),
@@ -248,14 +223,15 @@ def test_a_wrong_consumer_option_is_named_with_its_bounds(
     assert str(caught.value).startswith(shown)
 
 
-def test_an_option_named_as_in_another_system_is_answered_with_all_names() -> None:
-    """One that looks like it may mean something else."""
-    with pytest.raises(
-        BadOption, match=r"did you mean 'local_retries'\? there are: .*max_attempts"
-    ):
-        consumer_options(max_retries=3)
-    with pytest.raises(BadOption, match=r"did you mean 'rate_limit'\? there are: .*timeout"):
-        consumer_options(time_limit=3)
+@pytest.mark.parametrize(
+    ("name", "near", "meant"),
+    [("max_retries", "local_retries", "max_attempts"), ("time_limit", "rate_limit", "timeout")],
+)
+def test_an_option_named_as_in_another_system_is_answered_with_all_names(
+    name: str, near: str, meant: str
+) -> None:
+    with pytest.raises(BadOption, match=rf"did you mean '{near}'\? there are: .*{meant}"):
+        consumer_options(**{name: 3})
 
 
 def test_options_cannot_be_changed_behind_the_back() -> None:
@@ -311,11 +287,6 @@ def test_batches_have_room_to_be_gathered_while_others_are_handled(
     options: dict[str, Any], most: int
 ) -> None:
     assert consumer_options(**options).max_in_flight == most
-
-
-def test_a_batch_that_could_never_be_full_is_refused() -> None:
-    with pytest.raises(BadOption, match=r"max_in_flight 499: .*500 messages would never be full"):
-        consumer_options(batch=Batch(500, "50ms"), max_in_flight=499)
 
 
 def test_the_keywords_for_type_checkers_are_all_options() -> None:

@@ -12,13 +12,10 @@ import pytest
 from starlette.responses import Response
 
 from qframe.admin.timer_search import TimerChanges
-from qframe.codec import RAW, TYPE_HEADER
 from qframe.errors import BadOption, NotAllowed
 from qframe.web.acts import ACTS, MOST_IDS, delete_topic, drop_outbox, stop_job
-from qframe.web.bodies import shown_body
 from qframe.web.forms import Form, SentForms
 from qframe.web.jobs import Job, Jobs, JobTask
-from qframe.web.query import wanted_of
 from qframe.web.rendering import short, text
 from qframe.web.timer_acts import cancel_timers, edit_timer, move_timers
 
@@ -200,26 +197,6 @@ def test_a_job_ends_whatever_happens_in_it() -> None:
     with pytest.raises(RuntimeError):
         job.run(fail)
     assert (job.state, "secret" in job.error) == ("failed", False)
-
-
-def test_signs_in_a_search_are_what_they_are() -> None:
-    wanted = wanted_of(r'key:#1 id:a\b header.color: body.n:"two words"')
-    assert wanted.facts == {"key": "#1", "id": r"a\b"}
-    assert (wanted.headers, wanted.body) == ({"color": None}, {"n": "two words"})
-
-
-def _shown(body: bytes, **headers: str) -> str:
-    record: Any = SimpleNamespace(body=body, headers=headers)
-    return shown_body(record, lambda name: name == "secret").text
-
-
-def test_bodies_of_any_sort_are_shown_without_their_secrets() -> None:
-    assert _shown(b'{"secret": {"a": 1}, "n": 1}') == '{\n  "secret": "***",\n  "n": 1\n}'
-    for body in (b'"redis://me:hidden@host"', b"redis://me:hidden@host"):
-        assert "hidden" not in _shown(body)
-        assert "hidden" not in _shown(body, **{TYPE_HEADER: RAW})
-    assert _shown(b"[" * 100_000).startswith("[[[")
-    assert _shown(b"\xff" * 100_000).count("ff") == 4096
 
 
 def test_texts_from_outside_are_escaped_and_cut_in_titles_too() -> None:

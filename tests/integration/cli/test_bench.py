@@ -52,10 +52,6 @@ def test_it_asks_first_and_shows_a_row_for_each_kind(tmp_path: Path) -> None:
     assert all(len(row.split()) == 7 for row in rows)
 
 
-def test_a_kind_that_there_is_not_is_refused_before_anything_is_asked(tmp_path: Path) -> None:
-    assert "there is no such kind" in Program(tmp_path).refused("bench", "--kind", "strem")
-
-
 def test_ctrl_c_deletes_its_topic(tmp_path: Path) -> None:
     program = Program(tmp_path)
     words = [sys.executable, "-m", "qframe", "bench", "--yes", "--count", "1000000"]

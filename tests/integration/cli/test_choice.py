@@ -117,11 +117,3 @@ def test_a_group_is_dropped_when_its_user_says_yes(app: QFrame) -> None:
     assert app.admin.groups("orders") == ["stock"]
     with pytest.raises(UnknownGroup):
         run("drop-group", "orders", "billing", "--yes")
-
-
-def test_a_group_with_living_workers_is_dropped_by_force_only(app: QFrame) -> None:
-    app.store.heartbeat(app.store.topic("orders"), "billing", "vm-1-a", 60_000)  # type: ignore[arg-type]
-    with pytest.raises(BadOption, match=r"1 of its workers are alive .* --force"):
-        run("drop-group", "orders", "billing", "--yes")
-    assert run("drop-group", "orders", "billing", "--yes", "--force").exit_code == 0
-    assert app.admin.groups("orders") == ["stock"]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import signal
-import socket
 import sys
 import urllib.error
 import urllib.request
@@ -39,6 +38,7 @@ def page(url: str, **headers: str) -> str:
         return ""
 
 
+@pytest.mark.gate
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_it_serves_the_store_with_a_badge_until_it_is_told_to_stop(
     program: Program, number: signal.Signals
@@ -65,19 +65,3 @@ def test_another_address_without_a_token_or_a_proxys_word_is_refused(
     ran = program.run("console", "--port", port)
     assert ran.code == 1
     assert "QFRAME_CONSOLE_TOKEN" in ran.err
-
-
-def test_a_port_that_is_taken_is_an_error_in_one_line(program: Program) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        taken = f"127.0.0.1:{server.getsockname()[1]}"
-        ran = program.run("console", "--port", taken)
-    assert ran.code == 1
-    assert ran.err.startswith(f"error: --port '{taken}': it cannot be bound (Address already")
-    assert len(ran.err.splitlines()) == 1
-
-
-def test_a_store_that_is_not_there_is_not_made(tmp_path: Path) -> None:
-    ran = Program(tmp_path).run("console", "--store", "sqlite:///none.db")
-    assert ran.code == 1
-    assert "does not exist yet" in ran.err
-    assert not (tmp_path / "none.db").exists()

@@ -91,6 +91,7 @@ def _handled(app: QFrame, topic: Topic) -> dict[str, list[int]]:
     return dict(got)
 
 
+@pytest.mark.gate
 def test_the_command_says_what_it_copied_and_refuses_a_second_copy(tmp_path: Path) -> None:
     program = Program(tmp_path)
     program.ok("topics", "declare", "orders", "--kind", "ordered", "--slots", "2")
@@ -112,15 +113,6 @@ def test_the_command_says_what_it_copied_and_refuses_a_second_copy(tmp_path: Pat
         assert f"namespace name {name!r}" in refused
     assert "a memory that ends with the copy" in program.refused("copy", "orders", "--to=model://")
     assert program.ok("verify", "orders", "--store", "sqlite:///moved.db").out
-
-
-def test_schedules_are_copied_as_a_topic_of_their_own(tmp_path: Path) -> None:
-    program = Program(tmp_path)
-    program.ok("topics", "declare", "orders", "--slots", "2")
-    program.ok("schedules", "put", "hourly", "every 1h", "orders")
-    program.ok("copy", "qframe.schedules", "--to", "sqlite:///moved.db")
-    [found] = program.ok("schedules", "list", "--store", "sqlite:///moved.db", "--json").json
-    assert (found["name"], found["topic"]) == ("hourly", "orders")
 
 
 def test_all_topics_are_copied_but_those_that_cannot_be(tmp_path: Path) -> None:

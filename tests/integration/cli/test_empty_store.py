@@ -55,17 +55,6 @@ def test_a_file_of_somebody_else_is_not_changed_by_a_byte(program: Program) -> N
     assert list(program.directory.iterdir()) == [path]
 
 
-@pytest.mark.parametrize("words", [LOOKS[0], LOOKS[3], ["migrate", "--check"]])
-@pytest.mark.parametrize(
-    "url",
-    ["sqlite:///typo.db", "sqlite+pysqlite:///typo.db", "sqlite:///typo.db?synchronous=normal"],
-)
-def test_a_name_with_a_typo_makes_no_file(program: Program, words: list[str], url: str) -> None:
-    said = program.refused(*words, "--store", url)
-    assert f"the database {program.directory}/typo.db" in said
-    assert list(program.directory.iterdir()) == []
-
-
 def test_looking_at_an_empty_redis_writes_nothing(program: Program, tmp_path: Path) -> None:
     with RedisServer(tmp_path / "redis") as server:  # of its own: others' keys expire meanwhile
         for words in LOOKS[:2]:

@@ -56,6 +56,7 @@ def program(tmp_path: Path) -> Program:
     return program
 
 
+@pytest.mark.gate
 def test_one_port_and_one_file_tell_of_all_workers_of_a_supervisor(program: Program) -> None:
     port, file = free_port(), program.directory / "health"
     command = [
@@ -125,14 +126,6 @@ def test_a_containers_first_process_ends_at_sigterm_also_while_it_waits(program:
         (first,) = children_of(running.pid)
         os.kill(first, signal.SIGTERM)
         assert running.code() == 128 + signal.SIGTERM
-
-
-def test_a_port_that_is_taken_is_refused_in_one_line(program: Program) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
-        said = program.refused("worker", "numbers_of", "--health-port", f"127.0.0.1:{port}")
-    assert "it cannot be bound: Address already in use" in said
-    assert "choose a free port" in said
 
 
 @pytest.mark.parametrize("way", ["stopped", "frozen"])

@@ -112,6 +112,7 @@ def test_the_one_port_counts_what_killed_workers_have_handled(program: Program) 
         assert running.code() == 0
 
 
+@pytest.mark.gate
 @pytest.mark.parametrize("modules", [[], ["shop_outbox"]], ids=["no module", "a module"])
 def test_the_stores_numbers_are_served_though_no_worker_lives(
     program: Program, modules: list[str]
@@ -140,10 +141,3 @@ def test_the_stores_numbers_are_served_though_no_worker_lives(
         assert (("qframe_outbox_pending", "", "") in numbers) == bool(modules)
         running.signal(signal.SIGTERM)
         assert running.code() == 0
-
-
-def test_a_port_that_is_none_is_refused_in_a_line(program: Program) -> None:
-    done = program.run("worker", "numbers_app", "--metrics-port", "here", "--processes", "2")
-    assert done.code == 1
-    assert done.err.startswith("error: --metrics-port 'here'")
-    assert program.refused("metrics", "--port", "abc").startswith("error: --port 'abc'")

@@ -78,6 +78,7 @@ def left(engine: Engine) -> list[str]:
         return [each.id for each in rows]
 
 
+@pytest.mark.gate
 def test_what_is_refused_is_told_with_its_reason_and_what_it_holds_back(
     program: Program, url: str
 ) -> None:

@@ -36,6 +36,7 @@ def record(program: Program, message_id: str) -> Any:
     return found
 
 
+@pytest.mark.gate
 def test_a_message_is_stored_and_its_id_told(program: Program) -> None:
     ran = program.ok("publish", "orders", '{"n": 1}', "--key", "k", "--id", "first")
     assert ran.out == "stored first in orders\n"
@@ -104,31 +105,7 @@ def test_what_is_wrong_is_refused_in_one_line(
     assert published(program) == 0
 
 
-@pytest.mark.parametrize(
-    ("words", "shown"),
-    [
-        (["--file", "a.jsonl"], "the file holds the messages"),
-        (["--key-field", "k"], "need --file"),
-    ],
-)
-def test_words_that_exclude_each_other_are_a_wrong_use(
-    program: Program, words: list[str], shown: str
-) -> None:
-    assert shown in program.refused("publish", "orders", "1", *words, code=2)
-    assert published(program) == 0
-
-
-def test_a_body_too_large_is_refused(program: Program) -> None:
-    said = program.refused("publish", "orders", "12345", "--key", "k", QFRAME_MAX_BODY="4")
-    assert "max_body is 4" in said
-
-
-def test_no_body_at_all_is_a_wrong_use(program: Program) -> None:
-    ran = program.run("publish", "orders")
-    assert (ran.code, ran.out) == (2, "")
-    assert "give the BODY" in ran.err
-
-
+@pytest.mark.gate
 def test_a_file_of_json_lines_is_published_in_order(program: Program) -> None:
     lines = [json.dumps({"order": n % 3, "n": n}) for n in range(1200)]
     program.write("orders.jsonl", "\n".join(lines) + "\n\n")
@@ -184,11 +161,6 @@ def test_one_wrong_line_and_nothing_is_published(
     program.write(name, content)
     assert shown in program.refused("publish", "orders", "--file", name, *options)
     assert published(program) == 0
-
-
-def test_a_file_for_a_topic_that_there_is_not_is_refused(program: Program) -> None:
-    program.write("a.jsonl", "1\n")
-    assert "nobody has declared it" in program.refused("publish", "nope", "--file", "a.jsonl")
 
 
 def test_a_file_that_overfills_the_topic_says_how_far_it_came(program: Program) -> None:

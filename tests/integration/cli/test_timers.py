@@ -20,6 +20,7 @@ def program(tmp_path: Path) -> Program:
     return program
 
 
+@pytest.mark.gate
 def test_a_timer_is_set_seen_edited_moved_and_cancelled(program: Program) -> None:
     assert "no timers found" in program.ok("timers", "list", "bookings").out
     added = program.ok(
@@ -99,43 +100,3 @@ def test_a_key_beside_what_chooses_among_all_changes_nothing(
     assert f"beside a KEY it has no use for {among_all[0]}" in said
     [timer] = program.ok("timers", "list", "bookings", "--json").json["found"]
     assert timer["due_at"] == "2027-01-01T00:00:00.000Z"
-
-
-@pytest.mark.parametrize(
-    ("words", "remedy"),
-    [
-        (("edit", "bookings", "a"), "give --body, --at or --delay"),
-        (("move", "bookings", "a"), "give --at, --delay or --shift"),
-        (("edit", "bookings", "a", "--at", "1", "--delay", "1h"), "it has --at and --delay"),
-        (("move", "bookings", "a", "--delay", "1h", "--shift", "1h"), "it has --delay and --shift"),
-        (("move", "bookings"), "or --all"),
-        (("move", "bookings", "--all"), "it needs one time; give --at or --shift"),
-        (("move", "bookings", "--all", "--delay", "1h"), "beside --all it has no use for --delay"),
-        (("show", "bookings"), "it needs a timer; give KEY or --id"),
-        (("add", "bookings", "1"), "it needs a time; give --at or --delay"),
-    ],
-)
-def test_words_that_do_not_go_together_are_a_wrong_use(
-    program: Program, words: tuple[str, ...], remedy: str
-) -> None:
-    assert remedy in program.refused("timers", *words, code=2)
-
-
-@pytest.mark.parametrize(
-    ("words", "remedy"),
-    [
-        (("list", "bookings", "--state", "gone"), "there is no such state"),
-        (("list", "nobody"), "nobody has declared it"),
-        (("add", "bookings", "{", "--delay", "1h"), "it is not JSON"),
-        (("add", "bookings", "1", "--at", "2027-03-01"), "write one: 2027-03-01T00:00:00Z is UTC"),
-        (("cancel", "events", "a"), "have no name of their own"),
-        (("import", "bookings", "/nowhere"), "name a readable file"),
-    ],
-)
-def test_what_is_wrong_is_told_in_a_line(
-    program: Program, words: tuple[str, ...], remedy: str
-) -> None:
-    ran = program.run("timers", *words)
-    assert ran.code == 1
-    assert remedy in ran.err
-    assert "Traceback" not in ran.err

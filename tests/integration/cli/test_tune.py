@@ -61,6 +61,7 @@ def test_json_tells_what_is_set(shop: Program) -> None:
     assert shop.ok("resume", "orders", "billing", "--json").json["paused"] is False
 
 
+@pytest.mark.gate
 def test_a_paused_group_is_seen_as_such_and_handles_nothing_until_it_is_resumed(
     shop: Program,
 ) -> None:
@@ -84,23 +85,3 @@ def test_a_paused_group_is_seen_as_such_and_handles_nothing_until_it_is_resumed(
     shop.ok("worker", "shop", "--drain")
     handled = (shop.directory / "handled.txt").read_text(encoding="utf-8").splitlines()
     assert sorted(handled) == ["k0 0", "k1 1", "k2 2"]
-
-
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        (("tune", "orders", "nobody", "--threads", "2"), "nobody"),
-        (("pause", "nothing", "billing"), "nothing"),
-        (("resume", "orders", "nobody"), "nobody"),
-        (("tune", "orders", "billing", "--threads", "many"), "it is not a whole number"),
-        (("tune", "orders", "billing", "--threads", "0"), "from 1 to 100000"),
-        (("tune", "orders", "billing", "--in-flight", "100001"), "from 1 to 100000"),
-        (("tune", "orders", "billing", "--rate", "fast"), "it is not a rate"),
-        (("tune", "orders", "billing", "--threads", "4", "--rate", "0/s"), "1 to 1000000 times"),
-    ],
-)
-def test_what_is_wrong_is_refused_and_nothing_is_set(
-    shop: Program, words: tuple[str, ...], said: str
-) -> None:
-    assert said in shop.refused(*words)
-    assert tuned(shop) == Tuning()

@@ -107,6 +107,7 @@ def test_a_key_with_many_messages_is_not_shown_in_part_as_if_that_were_all(app: 
     )
 
 
+@pytest.mark.gate
 def test_dead_letters_are_shown_by_cause_and_retried_by_it(app: QFrame) -> None:
     for number, body in enumerate(("never", "never", "fine")):
         app.publish(ORDERS, body, key=f"k{number}")
@@ -144,6 +145,7 @@ def test_a_seek_is_previewed(app: QFrame) -> None:
     assert (found["coming"], found["again"]) == (3, 0)
 
 
+@pytest.mark.gate
 def test_a_topic_is_deleted_by_its_name(app: QFrame) -> None:
     app.publish(ORDERS, 1, key="ann")
     app.store.subscribe(ORDERS, "billing")

@@ -12,6 +12,8 @@ from typing import Any
 import pytest
 from cli_program import Program
 
+from qframe import Topic
+
 pytestmark = pytest.mark.promise(8)
 
 
@@ -22,19 +24,7 @@ def program(tmp_path: Path) -> Program:
 
 def test_help_is_there_for_everything(program: Program) -> None:
     out = program.ok("--help").out
-    for name in (
-        "worker",
-        "publish",
-        "topics",
-        "groups",
-        "workers",
-        "slots",
-        "peek",
-        "explain",
-        "verify",
-        "dead",
-        "seek",
-    ):
+    for name in ("worker", "publish", "topics", "slots", "explain", "verify", "dead", "seek"):
         assert name in out
         assert "--" in program.ok(name, "--help").out
     assert all(len(line) <= 80 for line in out.splitlines())
@@ -46,10 +36,12 @@ def test_help_is_there_for_everything(program: Program) -> None:
     [
         ["nope"],
         ["topics", "--nope"],
+        ["worker", "json", "--processes", "0"],
         ["worker"],
         ["peek", "orders"],
         ["peek", "orders", "g", "--limit", "0"],
         ["publish", "orders", "1", "--priority", "high"],
+        ["publish", "orders"],
         ["dead", "nope"],
     ],
 )
@@ -71,6 +63,10 @@ def test_a_command_spelt_wrong_ends_with_2(program: Program, words: list[str]) -
         ["verify"],
         ["seek", "t", "g", "earliest"],
         ["dead", "list", "t", "g"],
+        ["publish", "t", "1"],
+        ["console"],
+        ["topics", "--store", "sqlite+pysqlite:///qframe.db"],
+        ["migrate", "--check", "--store", "sqlite:///qframe.db?synchronous=normal"],
     ],
 )
 def test_reading_makes_no_database(program: Program, words: list[str]) -> None:
@@ -88,6 +84,7 @@ def test_a_store_that_cannot_be_is_refused(program: Program, words: list[str], u
     assert "Traceback" not in said
 
 
+@pytest.mark.gate
 def test_a_store_that_nobody_runs_is_refused_without_its_password(program: Program) -> None:
     for url in ("redis://:hunter2@127.0.0.1:1/0", "postgresql+psycopg://me:hunter2@127.0.0.1:1/x"):
         said = program.refused("topics", "--store", url)
@@ -119,11 +116,22 @@ def test_a_server_of_another_sort_is_refused(program: Program) -> None:
         (["explain", "a", "b", "c"], "'a b c': it is no id"),
         (["dead", "retry", "t", "g"], "it was given no message id"),
         (["dead", "drop", "t", "g", "m", "--all"], "it was given both ids and --all"),
+        (["dead", "retry", "t", "g", "m", "--until", "1-1-1"], "it was given both ids and --all"),
         (["peek", "t", "g", "--state", "foo"], "--state 'foo': there is no such state"),
         (["search", "--state", "foo"], "--state 'foo': there is no such state"),
         (["workers", "--watch", "--stacks"], "stacks are asked for once"),
-        (["timers", "edit", "t", "k"], "it needs a change"),
+        (["timers", "edit", "t", "k"], "it needs a change; give --body, --at or --delay"),
+        (["timers", "edit", "t", "k", "--at", "1", "--delay", "1h"], "it has --at and --delay"),
+        (["timers", "move", "t", "k"], "give --at, --delay or --shift"),
+        (["timers", "move", "t", "k", "--delay", "1h", "--shift", "1h"], "has --delay and --shift"),
+        (["timers", "move", "t"], "or --all"),
+        (["timers", "move", "t", "--all"], "it needs one time; give --at or --shift"),
+        (["timers", "move", "t", "--all", "--delay", "1h"], "beside --all it has no use for"),
+        (["timers", "show", "t"], "it needs a timer; give KEY or --id"),
+        (["timers", "add", "t", "1"], "it needs a time; give --at or --delay"),
         (["publish", "t", "1", "--envelopes"], "need --file"),
+        (["publish", "t", "1", "--key-field", "k"], "need --file"),
+        (["publish", "t", "1", "--file", "a.jsonl"], "the file holds the messages"),
         (["publish", "t", "1", "--delay", "5s", "--at", "1"], "it has --delay and --at; give one"),
         (["publish", "t", "1", "--within", "5s", "--at", "1"], "it has --at and --within"),
         (["explain", "m", "--offset", "3"], "beside --offset it has no use for ID"),
@@ -139,6 +147,42 @@ def test_words_that_do_not_go_together_are_told_in_a_line_and_end_with_2(
 ) -> None:
     program.ok("topics", "declare", "t")
     assert shown in program.refused(*words, code=2)
+
+
+@pytest.mark.parametrize(
+    ("words", "shown"),
+    [
+        (["groups", "nope"], "topic 'nope': nobody has declared it in sqlite:///"),
+        (["peek", "t", "nope"], "group 'nope': it has never subscribed"),
+        (["seek", "q", "g", "earliest"], "only a stream can be replayed"),
+        (["drop-group", "t", "g", "--yes"], "1 of its workers are alive"),
+        (["tune", "t", "g", "--threads", "many"], "it is not a whole number"),
+        (["tune", "t", "g", "--threads", "4", "--rate", "0/s"], "1 to 1000000 times"),
+        (["schedules", "put", "x", "61 * * * *", "t"], "use five fields"),
+        (["schedules", "put", "x", "@daily", "t", "--body", "{"], "it is not JSON"),
+        (["schedules", "put", "x", "@daily", "t", "--start", "2027-01-01"], "2027-01-01T00:00:00Z"),
+        (["schedules", "pause", "x"], "qframe schedules list"),
+        (["timers", "list", "q", "--state", "gone"], "there is no such state"),
+        (["timers", "add", "q", "{", "--delay", "1h"], "it is not JSON"),
+        (["timers", "add", "q", "1", "--at", "2027-03-01"], "2027-03-01T00:00:00Z is UTC"),
+        (["timers", "cancel", "t", "a"], "have no name of their own"),
+        (["timers", "import", "q", "/nowhere"], "name a readable file"),
+        (["bench", "--kind", "strem"], "there is no such kind"),
+        (["metrics", "--port", "abc"], "--port 'abc'"),
+        (["worker", "json", "--metrics-port", "here", "--processes", "2"], "--metrics-port 'here'"),
+    ],
+)
+def test_what_a_store_or_its_topics_do_not_allow_is_told_in_a_line_and_changes_nothing(
+    program: Program, words: list[str], shown: str
+) -> None:
+    with program.app() as app:
+        for topic in (Topic("t", slots=1), Topic("q", kind="delay", slots=1)):
+            app.declare(topic)
+            app.store.subscribe(topic, "g")
+            app.store.heartbeat(topic, "g", "w", 60_000)
+        before = repr(app.admin.topics())
+        assert shown in program.refused(*words)
+        assert repr(app.admin.topics()) == before
 
 
 def test_ctrl_c_while_it_loads_ends_it_without_a_traceback(program: Program) -> None:

@@ -97,6 +97,7 @@ def test_no_act_changes_anything_without_its_right(shared: QFrame, role: str) ->
     assert not heard
 
 
+@pytest.mark.gate
 def test_each_act_does_what_it_says_and_leaves_one_audit_event_in_the_visitors_name(
     app: QFrame,
 ) -> None:
@@ -346,6 +347,7 @@ def form_to(page: str, act: str) -> dict[str, str]:
     return {name: html.unescape(value) for name, value in fields.items()}
 
 
+@pytest.mark.gate
 def test_all_timers_that_were_found_are_counted_first_and_later_ones_are_left_alone(
     app: QFrame,
 ) -> None:

@@ -175,6 +175,7 @@ def test_each_role_is_offered_the_forms_that_it_may_send_and_a_viewer_sees_no_bo
     }
 
 
+@pytest.mark.gate
 def test_each_form_does_what_it_says_when_its_button_is_pressed(url: str, browser: Browser) -> None:
     context = as_role(browser, "owner")
     page = context.new_page()

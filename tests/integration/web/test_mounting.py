@@ -70,6 +70,7 @@ def in_django(app: QFrame) -> Any:
     return application
 
 
+@pytest.mark.gate
 @pytest.mark.parametrize("mounted", [in_starlette, in_fastapi, in_litestar, in_django])
 def test_mounted_in_an_asgi_app_pages_styles_and_forms_work(app: QFrame, mounted: Any) -> None:
     web = TestClient(mounted(app), HERE, client=LOCAL, headers=ORIGIN)

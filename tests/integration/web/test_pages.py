@@ -48,6 +48,7 @@ def test_each_route_is_a_page_a_form_or_one_that_these_tests_know(app: QFrame) -
             assert web.request(method, addresses[0]).status_code == 405
 
 
+@pytest.mark.gate
 @pytest.mark.parametrize("role", ROLES)
 def test_every_page_is_shown_to_every_role_and_nothing_is_changed_by_looking(
     app: QFrame, role: str
@@ -190,21 +191,6 @@ def test_a_message_tells_how_each_attempt_has_ended_where_its_topic_keeps_that(
     assert "failed for good after" in viewer
     unkept = text_of(web.get("/messages/bad-event").text)
     assert 'Topic("events", …, history="7d")' in html.unescape(unkept)
-
-
-def test_the_overview_says_first_what_needs_somebody(app: QFrame) -> None:
-    page = text_of(browser(app).get("/").text)
-    assert "no worker is alive, and 2 wait" in page
-    assert page.index("Problems") < page.index("Groups")
-
-
-def test_dead_letters_stand_by_cause_and_each_cause_can_be_looked_at_alone(app: QFrame) -> None:
-    web = browser(app, "reader")
-    [cause] = app.admin.dead_causes("orders", "billing").causes
-    page = text_of(web.get(f"/topics/orders/billing/dead?cause={cause.name}").text)
-    assert "3 dead letters" in page
-    assert "in bill" in page
-    assert page.count("dead-") == 3
 
 
 def test_timers_stand_by_the_hour_in_a_strip_and_one_by_one(app: QFrame) -> None:
