@@ -72,18 +72,3 @@ def test_counts_that_do_not_stand_still_are_named_and_left(monkeypatch: pytest.M
     bench = Bench(monkeypatch, "ordered", 1, 2, 3, 3, there=2, differ={"parked": -1})
     assert bench.recount() != []
     assert bench.mended == [("count", b"0", "parked -1 cancelled 1")]
-
-
-@pytest.mark.parametrize(
-    ("kind", "backlog", "member"),
-    [
-        ("stream", True, "behind 2 cancelled 5"), ("stream", False, "cancelled 7"),
-        ("delay", False, "cancelled 7"),
-    ],
-)  # fmt: skip
-def test_where_no_message_stands_behind_another_counts_are_of_one_moment(
-    monkeypatch: pytest.MonkeyPatch, kind: str, *, backlog: bool, member: str
-) -> None:
-    bench = Bench(monkeypatch, kind, 1, differ={"behind": 2}, backlog=backlog)
-    bench.recount()
-    assert bench.mended == [("count", b"0", member)]

@@ -303,25 +303,6 @@ def test_a_file_whose_commit_left_nothing_open_may_have_taken_it(tmp_path: Path)
         assert backend.undo(MagicMock(dbapi_connection=inner)) is known
 
 
-@pytest.mark.parametrize(
-    ("text", "faults", "pauses"),
-    [("database is locked", 2, 2), ("database is locked", 9999, 1500), ("disk I/O error", 1, 0)],
-)
-def test_a_new_file_that_another_changes_to_wal_is_waited_for(
-    monkeypatch: pytest.MonkeyPatch, text: str, faults: int, pauses: int
-) -> None:
-    waits: list[float] = []
-    monkeypatch.setattr("qframe.drivers.sql_sqlite.time.sleep", waits.append)
-    cursor = MagicMock()
-    cursor.execute.side_effect = [*[sqlite3.OperationalError(text)] * faults, None]
-    if faults == pauses:
-        sql_sqlite._use_wal(cursor)
-    else:
-        with pytest.raises(sqlite3.OperationalError, match=text):
-            sql_sqlite._use_wal(cursor)
-    assert waits == [0.02] * pauses
-
-
 def test_a_watch_of_a_file_sees_commits_and_keeps_one_connection_to_the_file_that_is_there(
     tmp_path: Path,
 ) -> None:
@@ -513,17 +494,6 @@ def test_a_database_that_cannot_be_used_is_refused_and_let_go(
     assert connection.is_closed
 
 
-def test_the_first_connection_tells_whether_a_pooler_stands_between(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    for session, notifies in ((7, True), (8, False)):
-        backend = postgres_with(monkeypatch, Told(150000, "SQL_ASCII", session), Told())
-        assert not backend.notifies
-        backend._connected()
-        assert backend.notifies is notifies
-        assert backend._connected().asked == []
-
-
 @pytest.fixture
 def heard(monkeypatch: pytest.MonkeyPatch) -> Any:
     connection = Told()
@@ -566,17 +536,6 @@ def test_a_listener_whose_connection_is_lost_says_so_and_leaves_nothing_open(hea
     for descriptor in (heard._reader, heard._writer):
         with pytest.raises(OSError, match="Bad file descriptor"):
             os.fstat(descriptor)
-
-
-def test_a_listener_that_cannot_listen_is_refused_in_our_words(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    connection = Told()
-    backend = postgres_with(monkeypatch, connection)
-    backend._connected = lambda: connection  # type: ignore[method-assign]
-    connection.close()
-    with pytest.raises(StoreUnavailable):
-        backend.listener()
 
 
 def test_rows_are_copied_where_they_are_many_and_only_added() -> None:

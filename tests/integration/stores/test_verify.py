@@ -22,7 +22,6 @@ from qframe.outcomes import Verdict
 from qframe.stores import faults
 from qframe.stores.base import Store
 from qframe.stores.redis import repair
-from qframe.stores.redis.counts import counts_of
 from qframe.stores.redis.envelopes import STATE
 from qframe.stores.redis.keys import SlotKeys
 from qframe.stores.redis.store import RedisStore
@@ -370,34 +369,6 @@ def test_a_count_of_what_is_parked_in_a_stream_is_found_and_mended(
     assert redis.verify(topic) == []
     redis._redis.ask(f"qf:{{{redis.namespace}:{topic.name}:0}}:g:g:cursor", "HINCRBY", count, by)
     is_found_and_mended(redis, topic, said, None)
-
-
-@pytest.mark.promise(10)
-@pytest.mark.parametrize("count", ["parked", "running"])
-def test_what_is_there_is_what_the_counts_say(redis: RedisStore, count: str) -> None:
-    topic = staged(redis, "ordered")
-    redis.publish(topic, [entry(topic, 30, "gap", sequence=2)])
-    keys = SlotKeys(redis.namespace, topic)
-
-    def differences() -> dict[str, int]:
-        counts = counts_of(redis._redis, keys, "g", 0)
-        there, differ = repair._there(redis._redis, keys, "g", 0, counts)
-        assert there == counts.unsettled()
-        return differ
-
-    assert differences() == {}
-    redis._redis.ask(keys.key(0, "cursor", "g"), "HINCRBY", count, 1)
-    assert differences() == {count: -1}
-
-
-def test_a_window_whose_lease_is_gone_keeps_its_receipt(redis: RedisStore) -> None:
-    topic = staged(redis, "stream")
-    keys = SlotKeys(redis.namespace, topic)
-    place = keys.key(0, "cursor", "g")
-    for receipt, kept in ((b"r", b"r"), (b"", b"repaired")):
-        redis._redis.ask(place, "HSET", "receipt", receipt, "lease", 0)
-        assert repair.mend(redis._redis, keys, "g", 0, "window", "", "", "") == "lease"
-        assert redis._redis.ask(place, "HMGET", "receipt", "lease") == [kept, b"1"]
 
 
 def damaged(store: Store, topic: Topic) -> None:

@@ -92,34 +92,6 @@ def test_a_store_without_what_leads_to_its_dead_letters_finds_them_and_gets_it_b
     assert admin.verify("orders") == []
 
 
-def test_a_repair_adds_what_leads_to_dead_letters_and_removes_what_leads_to_none(
-    morgue: Morgue,
-) -> None:
-    admin = morgue.app.admin
-    morgue.bury(0, COUNT)
-    morgue.forget()
-    assert len(admin.verify("orders")) == 2 * COUNT
-    admin.repair("orders")
-    assert admin.verify("orders") == []
-    assert morgue.lengths() == [COUNT] * 3
-    assert morgue.is_found(5)
-
-
-def test_what_leads_to_dead_letters_goes_with_them(morgue: Morgue) -> None:
-    admin = morgue.app.admin
-    morgue.bury(0, COUNT)
-    assert admin.dead_drop("orders", "g", ["id-1", "id-2"]) == 2
-    assert morgue.lengths() == [COUNT - 2] * 3
-    if morgue.topic.kind == "stream":
-        morgue.store.seek(morgue.topic, "g", {0: 6})
-        assert morgue.lengths() == [4] * 3
-    admin.dead_drop("orders", "g", "all")
-    assert morgue.lengths() == [0] * 3
-    morgue.bury(COUNT, COUNT + 3)
-    morgue.store.drop_group(morgue.topic, "g")
-    assert morgue.lengths() == [0] * 3
-
-
 def test_a_key_leads_to_its_own_letters_and_not_to_those_of_one_that_begins_with_it(
     morgue: Morgue,
 ) -> None:

@@ -127,11 +127,6 @@ def consumed(app: QFrame, *topics: Topic) -> dict[str, list[Message]]:
     return seen
 
 
-def test_the_recipe_knows_only_redis() -> None:
-    imported = set(re.findall(r"^(?:import|from) (\w+)", "\n".join(blocks("py")), re.MULTILINE))
-    assert imported - set(sys.stdlib_module_names) == {"redis"}
-
-
 @pytest.mark.gate
 def test_what_the_recipes_examples_publish_is_handled(
     server: RedisServer,
@@ -181,19 +176,6 @@ def test_the_hex_of_the_page_is_the_envelope_of_the_recipe_and_of_the_store(
     app.publish(topic, {"total": 5}, id="order-7", key="ann", headers={"source": "till"})
     [(_, entry)] = server.call("XRANGE", "qf:{shop:one:0}:log", "-", "+")
     assert entry[b"b"] == bytes.fromhex(shown)
-
-
-@pytest.mark.parametrize(
-    "value",
-    [
-        None, False, 0, 127, -1, 2**53, "", "é" * 40, b"", b"x" * 300, {}, [],
-        {f"name-{n}": "x" * n for n in range(40)}, ["x"] * 20, ["id", None, {"a": "b"}, b"1"],
-    ],
-)  # fmt: skip
-def test_the_recipes_packing_is_msgpack(
-    server: RedisServer, recipe: Callable[[str], SimpleNamespace], value: Any
-) -> None:
-    assert msgspec.msgpack.decode(recipe(server.url).pack(value)) == value
 
 
 def test_the_recipe_and_the_producer_know_each_others_messages(

@@ -12,8 +12,6 @@ from checking import DATABASES, database_url
 from cli_program import WITHIN_S, warm
 from sqlalchemy import Engine, create_engine, inspect, text
 
-from qframe.tables import tables
-
 ROOT = Path(__file__).parents[4]
 PAGE = (ROOT / "docs" / "databases.md").read_text(encoding="utf-8")
 ENV = re.findall(r"^```py\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)[0]
@@ -75,32 +73,3 @@ def test_alembic_makes_the_tables_finds_no_difference_and_takes_them_back(
     alembic("downgrade", "base")
     assert names(engine) == {"qframe_topics", "alembic_version"}
     engine.dispose()
-
-
-def test_alembic_makes_the_same_tables_as_a_start_does(
-    alembic: Alembic, url: str, tmp_path: Path, request: pytest.FixtureRequest
-) -> None:
-    alembic("revision", "--autogenerate", "-m", "tables of qframe")
-    alembic("upgrade", "head")
-    other = f"sqlite:///{tmp_path / 'other.db'}"
-    if not url.startswith("sqlite"):
-        other = request.getfixturevalue(
-            "postgres" if "postgres" in url else "mariadb"
-        ).new_database()
-    by_alembic, by_start = create_engine(url), create_engine(other)
-    tables().metadata.create_all(by_start)
-    for name in sorted(OURS):
-        assert described(by_alembic, name) == described(by_start, name)
-    by_alembic.dispose()
-    by_start.dispose()
-
-
-def described(engine: Engine, name: str) -> list[str]:
-    """A table's columns, keys and indexes as the database has them."""
-    there = inspect(engine)
-    columns = [
-        f"{each['name']} {each['type']!r} {each['nullable']} {each.get('autoincrement')}"
-        for each in there.get_columns(name)
-    ]
-    keys = [str(there.get_pk_constraint(name)["constrained_columns"])]
-    return columns + keys + sorted(str(each) for each in there.get_indexes(name))
