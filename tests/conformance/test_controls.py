@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import threading
 
 import pytest
 from bench import Bench
@@ -188,26 +187,3 @@ def test_no_window_of_time_has_more_than_burst_and_rate_allow(bench: Bench, seed
             had += count
             assert had * per_ms <= burst * per_ms + rate * (at_ms - since_ms)
     assert sum(count for _, count in granted) >= burst
-
-
-def test_all_who_draw_at_once_get_what_one_would_have(bench: Bench) -> None:
-    """Also the first time, when there is no bucket yet."""
-    topic = bench.topic("stream", "g")
-    for _ in range(3):
-        answers: list[int] = []
-        failures: list[BaseException] = []
-
-        def work(into: list[int], failed: list[BaseException]) -> None:
-            try:
-                into += [draw(bench, topic, 3).granted for _ in range(5)]
-            except BaseException as error:
-                failed.append(error)
-
-        threads = [threading.Thread(target=work, args=(answers, failures)) for _ in range(4)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        assert failures == []
-        assert sum(answers) == 20
-        bench.advance(2000)

@@ -27,23 +27,6 @@ def test_a_dead_letter_keeps_message_error_traceback_and_attempts(bench: Bench, 
     assert letter.died_at_ms == bench.store.now_ms()
 
 
-@pytest.mark.promise(6)
-@pytest.mark.parametrize("kind", KINDS)
-def test_a_dead_letter_is_retried_with_its_attempts_from_zero(bench: Bench, kind: str) -> None:
-    topic = bench.topic(kind, "g")
-    for key in ("a", "b"):
-        bench.publish(topic, key, key, id=key)
-    bench.kill(topic, *bench.got(topic))
-    assert bench.store.retry_dead(topic, "g", ChosenDead(["a", "unknown"])) == 1
-    [one] = bench.got(topic)
-    assert (body_of(one), one.attempt) == ("a", 1)
-    bench.ack(topic, one)
-    assert bench.store.retry_dead(topic, "g") == 1
-    assert bench.bodies(topic) == ["b"]
-    assert bench.store.dead(topic, "g") == []
-    assert bench.total(topic).published == 2
-
-
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_dropped_dead_letter_is_gone_and_counted_as_cancelled(bench: Bench, kind: str) -> None:
     topic = bench.topic(kind, "g")
@@ -104,6 +87,7 @@ def test_a_dead_letter_stands_for_its_group_only(bench: Bench, kind: str) -> Non
     assert bench.store.retry_dead(topic, "h") == bench.store.drop_dead(topic, "h") == 0
     [letter] = bench.store.dead(topic, "g")
     assert (letter.topic, letter.group, letter.slot) == (topic.name, "g", 0)
+    assert (letter.headers, letter.error, letter.traceback) == (None, None, None)
     assert bench.store.retry_dead(topic, "g") == 1
     assert (bench.total(topic, "g").todo, bench.total(topic, "h").todo) == (1, 1)
 
@@ -159,6 +143,7 @@ def test_all_are_listed_once_page_by_page_also_when_those_before_are_gone(
     assert sorted(seen) == [f"m{number}" for number in range(10)]
 
 
+@pytest.mark.promise(6)
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_retried_dead_letter_is_the_message_it_was_and_forgets_its_error(
     bench: Bench, kind: str
@@ -253,17 +238,6 @@ def test_a_dead_letter_keeps_its_priority_when_it_is_retried(bench: Bench, kind:
     bench.publish(topic, "middle", "b", priority=5)
     bench.store.retry_dead(topic, "g")
     assert bench.bodies(topic) == ["high", "middle"]
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_a_dead_letter_without_error_and_traceback_has_none(bench: Bench, kind: str) -> None:
-    topic = bench.topic(kind, "g")
-    key = "k" if kind == "ordered" else None
-    bench.publish(topic, 1, key)
-    bench.kill(topic, *bench.got(topic))
-    [letter] = bench.store.dead(topic, "g")
-    assert (letter.error, letter.traceback) == (None, None)
-    assert (letter.key, letter.headers) == (key, None)
 
 
 @pytest.mark.promise(6)

@@ -32,6 +32,10 @@ def names(one: Explanation) -> list[str]:
     return [cause.name for cause in one.causes]
 
 
+def of_whom(one: Explanation) -> list[tuple[str, str | None]]:
+    return [(cause.name, cause.of) for cause in one.causes]
+
+
 def serve(bench: Bench, topic: Topic, slots: Sequence[int] | None = None, **report: Any) -> None:
     """A worker of the group `g` that owns slots, all by default, and has reported."""
     bench.store.heartbeat(topic, "g", WORKER, 60_000)
@@ -67,11 +71,12 @@ def test_it_waits_behind_another_of_its_key_that_a_worker_has(bench: Bench, kind
     serve(bench, topic)
     bench.publish(topic, 1, "k", id="first")
     since_ms = bench.store.now_ms()
-    take(bench, topic, run=1)
+    [first] = take(bench, topic, run=1)
     bench.advance(50)
     bench.publish(topic, 2, "k", id="second")
     one = explained(bench, message_id="second")
-    assert names(one) == ["behind", "running"]
+    assert of_whom(one) == [("behind", None), ("running", "first")]
+    assert one.causes[1].text.startswith(f"first was handed out to {WORKER} at 20")
     assert one.cause.facts == {
         "before": "first", "before_state": "doing", "key": "k", "worker": WORKER,
         "since_ms": since_ms, "attempt": 1,
@@ -80,6 +85,12 @@ def test_it_waits_behind_another_of_its_key_that_a_worker_has(bench: Bench, kind
     assert [(each.id, each.cause.name) for each in by_key] == [
         ("first", "running"), ("second", "behind"),
     ]  # fmt: skip
+    if kind == "ordered":
+        bench.retry(topic, first, error="KeyError: 'price'", delay_ms=5000)
+        one = explained(bench, topic, "second")
+        assert of_whom(one) == [("behind", None), ("retry", "first")]
+        assert one.causes[1].text.startswith("first waits for a retry after 1 attempt of 5, until")
+        assert explained(bench, topic, "first").cause.of is None
 
 
 @pytest.mark.parametrize("kind", ["ordered", "delay", "priority", "merge"])

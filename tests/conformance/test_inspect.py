@@ -318,7 +318,3 @@ def test_the_stores_clock_is_the_one_that_times_are_counted_from(bench: Bench) -
     topic = bench.topic("delay", "g")
     bench.publish(topic, 1, "k", delay_ms=30)
     assert bench.store.timers(topic)[0].due_ms == before + 100
-
-
-def test_a_store_tells_its_url(bench: Bench) -> None:
-    assert "://" in bench.store.url

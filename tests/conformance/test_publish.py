@@ -234,15 +234,6 @@ def test_a_batch_is_recognised_within_the_window_and_not_after_it(bench: Bench, 
     assert bench.store.publish(topic, [entry]) == ["stored"]
 
 
-def test_a_duplicate_does_not_prolong_the_window(bench: Bench) -> None:
-    topic = bench.topic("stream", "g", dedupe_window="100ms")
-    bench.publish(topic, 1, id="x")
-    bench.advance(90)
-    assert bench.publish(topic, 1, id="x") == "duplicate"
-    bench.advance(10)
-    assert bench.publish(topic, 1, id="x") == "stored"
-
-
 @pytest.mark.parametrize("kind", ["delay", "priority", "merge"])
 def test_an_id_whose_message_was_replaced_is_still_a_duplicate(bench: Bench, kind: str) -> None:
     topic = bench.topic(kind, "g")

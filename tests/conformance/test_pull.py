@@ -180,18 +180,6 @@ def test_what_is_handed_out_too_often_is_dead_with_the_error_of_its_last_retry(
     assert (letter.error, letter.traceback, letter.attempts) == ("second", "second\nline", 3)
 
 
-@pytest.mark.promise(6, 7)
-@pytest.mark.parametrize("kind", SUBJECTS)
-def test_a_head_that_was_buried_leaves_its_subject_free(bench: Bench, kind: str) -> None:
-    topic = bench.topic(kind, "g")
-    bench.publish(topic, 1, "k")
-    bench.got(topic, lease_ms=50)
-    bench.advance(50)
-    assert bench.pull(topic, max_attempts=1).dead == 1
-    assert bench.publish(topic, 2, "k") == "stored"
-    assert bench.bodies(topic, max_attempts=1) == [2]
-
-
 @pytest.mark.parametrize("kind", REPLACING)
 def test_what_absorbed_its_next_round_is_not_buried_for_the_attempts_of_the_first(
     bench: Bench, kind: str
@@ -300,18 +288,6 @@ def test_the_next_due_time_is_the_nearest_of_delays_retries_and_leases(
     assert bench.pull(topic).next_due_ms == 200
     bench.retry(topic, first, delay_ms=100)
     assert bench.pull(topic).next_due_ms == 100
-
-
-@pytest.mark.promise(4)
-@pytest.mark.parametrize("kind", SUBJECTS)
-def test_nothing_is_revoked_under_another_epoch_or_receipt(bench: Bench, kind: str) -> None:
-    topic = bench.topic(kind, "g")
-    bench.publish(topic, 1, "k")
-    [one] = bench.got(topic, receipt="mine")
-    own = bench.store.epochs(topic, "g")[0]
-    assert bench.store.revoke(topic, "g", [PullRequest(0, "f" * 16, 9)], "mine").count == 0
-    assert bench.store.revoke(topic, "g", [PullRequest(0, own, 9)], "other").count == 0
-    assert bench.ack(topic, one) == SETTLED
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import random
-import threading
 from collections.abc import Callable
 from typing import Any
 
 import pytest
-from bench import Bench, epoch
+from bench import Bench
 from rosters import LEASE_MS, NEW, OLD, STEPS, claim, names, owned, roster, start
 
 from qframe.errors import UnknownGroup, UnknownTopic
@@ -295,53 +293,6 @@ def test_a_group_or_a_topic_that_there_is_not_is_refused(bench: Bench, name: str
         OPERATIONS[name](bench.store, topic)
     with pytest.raises(UnknownTopic, match="nobody"):
         OPERATIONS[name](bench.store, Topic("nobody-declared-it"))
-
-
-def test_members_that_race_for_slots_never_both_win_one(bench: Bench) -> None:
-    topic = start(bench, "a", "b", slots=64)
-    for number in range(5):
-        won: dict[str, set[int]] = {"a": set(), "b": set()}
-        begin = threading.Barrier(2)
-
-        def race(member: str, number: int, won: set[int], begin: threading.Barrier) -> None:
-            order = random.Random(f"{member} {number}").sample(range(64), 64)
-            begin.wait()
-            for first in range(0, 64, 4):
-                wanted = order[first : first + 4]
-                won.update(claim(bench, topic, member, *wanted, under=epoch(number)))
-
-        threads = [
-            threading.Thread(target=race, args=(member, number, won[member], begin))
-            for member in won
-        ]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        assert won["a"].isdisjoint(won["b"])
-        assert won["a"] | won["b"] == set(range(64))
-        by_owner = {slot: member for member, slots in won.items() for slot in slots}
-        assert owned(bench, topic) == by_owner
-        for member, slots in won.items():
-            bench.store.release_slots(topic, "g", member, sorted(slots))
-        assert owned(bench, topic) == {}
-
-
-def test_members_that_join_at_once_are_all_there(bench: Bench) -> None:
-    topic = start(bench)
-    members = [f"w{number}" for number in range(8)]
-    begin = threading.Barrier(len(members))
-
-    def join(member: str) -> None:
-        begin.wait()
-        bench.store.heartbeat(topic, "g", member, LEASE_MS)
-
-    threads = [threading.Thread(target=join, args=(member,)) for member in members]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert names(bench, topic) == members
 
 
 def test_fifty_members_share_a_thousand_slots(bench: Bench) -> None:

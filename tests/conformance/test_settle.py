@@ -169,14 +169,6 @@ def test_lost_counts_the_losses_in_a_row_and_a_word_from_the_worker_ends_it(
     assert (one.attempt, one.lost) == (5, 0)
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_a_retry_at_a_moment_that_has_passed_is_due_at_once(bench: Bench, kind: str) -> None:
-    topic = bench.topic(kind, "g")
-    bench.publish(topic, 1, "k")
-    bench.retry(topic, *bench.got(topic), at_ms=bench.store.now_ms() - 300)
-    assert bench.bodies(topic) == [1]
-
-
 def test_of_a_run_settlements_in_one_call_that_skip_the_head_are_stale(bench: Bench) -> None:
     topic = bench.topic("ordered", "g")
     for number in range(4):

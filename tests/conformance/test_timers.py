@@ -46,18 +46,6 @@ def test_a_timer_is_changed_until_it_is_handed_out(bench: Bench, kind: str) -> N
     assert bench.total(topic).doing == 1
 
 
-@pytest.mark.promise(5)
-@pytest.mark.parametrize("kind", SUBJECTS)
-def test_a_cancelled_timer_never_comes_and_is_counted(bench: Bench, kind: str) -> None:
-    topic = bench.topic(kind, "g")
-    bench.publish(topic, 1, "k", delay_ms=50)
-    assert cancel(bench.store, topic, "k") == "done"
-    assert cancel(bench.store, topic, "k") == "absent"
-    bench.advance(100)
-    assert bench.bodies(topic) == []
-    assert bench.total(topic).cancelled == 1
-
-
 @pytest.mark.parametrize("kind", SUBJECTS)
 def test_all_are_those_too_that_were_published_before_the_clock_was_set_back(
     bench: Bench, kind: str
@@ -94,20 +82,25 @@ def test_a_timer_moved_to_before_1970_is_due_since_then(bench: Bench, kind: str)
     assert bench.bodies(topic) == [1]
 
 
+@pytest.mark.promise(5)
 @pytest.mark.parametrize("kind", SUBJECTS)
-def test_what_nobody_has_is_absent(bench: Bench, kind: str) -> None:
+def test_what_nobody_has_any_more_is_absent_and_never_comes(bench: Bench, kind: str) -> None:
     topic = bench.topic(kind, "g")
+    bench.publish(topic, 0, "cancelled", delay_ms=50)
+    assert cancel(bench.store, topic, "cancelled") == "done"
     bench.publish(topic, 1, "settled")
     bench.publish(topic, 2, "dead")
     got = {body_of(one): one for one in bench.got(topic)}
     bench.ack(topic, got[1])
     bench.kill(topic, got[2])
-    for subject in ("settled", "dead", "never"):
+    for subject in ("cancelled", "settled", "dead", "never"):
         assert edit(bench.store, topic, subject, due_ms=0) == "absent"
         assert edit(bench.store, topic, subject, body=b"0") == "absent"
         assert cancel(bench.store, topic, subject) == "absent"
         assert bench.store.timer(topic, subject) == []
-    assert bench.total(topic).dead == 1
+    bench.advance(100)
+    assert bench.bodies(topic) == []
+    assert (bench.total(topic).dead, bench.total(topic).cancelled) == (1, 1)
 
 
 @pytest.mark.parametrize("kind", SUBJECTS)
