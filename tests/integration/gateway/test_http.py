@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import json
-import signal
 import socket
 from base64 import b64encode
 from collections.abc import Iterator
-from http.client import HTTPConnection
-from pathlib import Path
+from typing import Any
 
 import pytest
-from eventually import eventually
-from gatewaying import GatewayProcess, gateways
+from gatewaying import GatewayProcess
 from ports import HOST
 from starlette.testclient import TestClient
 
@@ -20,6 +17,12 @@ from qframe import QFrame, Topic
 
 ORDERS = "/v1/topics/orders"
 LINES = "application/x-ndjson"
+JOBS: dict[str, Any] = {"kind": "delay", "slots": 2}
+OF_A_KIND: dict[str, dict[str, Any]] = {
+    "stream": {"retain": "7d"},
+    "ordered": {"gap_timeout": "5m"},
+    "delay": {"subject": "body"},
+}
 
 
 @pytest.fixture(scope="module")
@@ -147,26 +150,6 @@ def test_a_retry_is_due_at_a_time_that_is_written_as_in_publishing(
     gateway.settle("orders", group, ack=[again["receipt"]])
 
 
-def test_retry_reject_and_extend_in_one_request(gateway: GatewayProcess, group: str) -> None:
-    messages = [{"key": key, "body": key} for key in ("retry", "reject", "extend")]
-    gateway.post(f"{ORDERS}/messages", {"messages": messages})
-    receipts: dict[str, str] = {}
-    while len(receipts) < 3:
-        for one in gateway.pull("orders", group, wait="20s"):
-            receipts[one["key"]] = one["receipt"]
-    results = gateway.settle(
-        "orders", group, retry=[{"receipt": receipts["retry"], "delay": "0s", "error": "busy"}],
-        reject=[{"receipt": receipts["reject"], "error": "no such card"}],
-        extend=[{"receipt": receipts["extend"], "lease": "1m"}],
-    ).json["results"]  # fmt: skip
-    assert [each["outcome"] for each in results] == ["settled", "settled", "extended"]
-    [again] = gateway.pull("orders", group, wait="20s")
-    assert (again["key"], again["attempt"]) == ("retry", 2)
-    acked = gateway.settle("orders", group, ack=[again["receipt"], receipts["extend"]])
-    assert [each["outcome"] for each in acked.json["results"]] == ["settled", "settled"]
-    assert gateway.request("GET", f"{ORDERS}/groups/{group}/stats").json["dead"] == 1
-
-
 @pytest.mark.gate
 def test_timers_are_set_moved_and_cancelled(gateway: GatewayProcess) -> None:
     gateway.request("PUT", "/v1/topics/later", {"kind": "delay", "slots": 1})
@@ -268,43 +251,6 @@ def test_it_describes_itself_and_its_health(gateway: GatewayProcess) -> None:
     assert gateway.request("GET", "/readyz").json == {"status": "ok"}
 
 
-@pytest.mark.gate
-def test_a_stopped_gateway_waits_for_settlements_and_exits_with_0(tmp_path: Path) -> None:
-    url = f"sqlite:///{tmp_path}/q.db"
-    with GatewayProcess(tmp_path, url, "--grace", "1m") as gateway, QFrame(url) as app:
-        app.publish(Topic("orders", slots=1), 1)
-        [one] = gateway.pull("orders", "billing", wait="20s")
-        gateway.process.send_signal(signal.SIGTERM)
-        eventually(lambda: gateway.request("GET", "/readyz").status == 503)
-        assert gateway.post(f"{ORDERS}/groups/billing/pull", {}).status == 503
-        assert gateway.settle("orders", "billing", ack=[one["receipt"]]).status == 200
-        assert gateway.stop() == 0
-        [slot] = app.store.stats(Topic("orders", slots=1), "billing")
-        assert (slot.settled, slot.doing, slot.todo) == (1, 0, 0)
-
-
-@pytest.mark.parametrize("secret", ["a secret of both", ""])
-def test_a_settlement_at_the_wrong_gateway_is_passed_on_or_told_where_to_go(
-    tmp_path: Path, secret: str
-) -> None:
-    url = f"sqlite:///{tmp_path}/q.db"
-    secrets = {"QFRAME_GATEWAY_SECRET": secret}
-    with gateways(tmp_path, url, 2, **secrets) as (one, two), QFrame(url) as app:
-        app.publish(Topic("orders", slots=1), 1)
-        [delivery] = one.pull("orders", "billing", wait="20s")
-        reply = two.settle("orders", "billing", ack=[delivery["receipt"]])
-        if secret:
-            assert reply.json["results"][0]["outcome"] == "settled"
-            app.publish("orders", 2)
-            [delivery] = one.pull("orders", "billing", wait="20s")
-            reply = two.settle("orders", "billing", ack=[delivery["receipt"]] * 2)
-            assert [each["outcome"] for each in reply.json["results"]] == ["settled", "stale"]
-        else:
-            assert (reply.status, reply.json["type"]) == (421, "urn:qframe:problem:other-gateway")
-            assert reply.json["results"][0]["gateway"] == one.url
-            assert one.settle("orders", "billing", ack=[delivery["receipt"]]).status == 200
-
-
 @pytest.mark.parametrize(
     "at", [253_402_300_800, "9999-12-31T23:59:59-01:00", "1969-12-31T23:59:59Z", -5]
 )
@@ -320,41 +266,61 @@ def test_a_moment_has_the_same_bounds_as_a_text_and_as_a_number(
         assert "within 1970 and 5138" in reply.json["detail"]
 
 
+def put(web: TestClient, kind: str = "delay", **asked: Any) -> None:
+    reply = web.put("/v1/topics/jobs", json={**JOBS, "kind": kind, **asked})
+    assert reply.status_code == 200, reply.text
+
+
+def options(app: QFrame) -> tuple[Any, ...]:
+    found = app.store.topic("jobs")
+    assert found is not None
+    return (
+        found.retain_ms, found.max_length, found.dedupe_window_ms, found.gap_timeout_ms,
+        found.subject, found.history_ms,
+    )  # fmt: skip
+
+
 @pytest.mark.gate
-def test_a_gateway_that_stood_still_extends_nothing_that_another_has_handed_out(
-    tmp_path: Path,
+@pytest.mark.parametrize("kind", OF_A_KIND)
+def test_a_client_that_declares_a_topic_changes_none_of_the_options_that_it_does_not_name(
+    events_app: QFrame, web: TestClient, kind: str
 ) -> None:
-    url = f"sqlite:///{tmp_path}/q.db"
-    short = {"QFRAME_SESSION_TIMEOUT": "1s"}
-    with gateways(tmp_path, url, 2, **short) as (one, two), QFrame(url) as app:
-        app.publish(Topic("orders", slots=1), 1)
-        [before] = one.pull("orders", "billing", wait="20s", lease="10m")
-        one.process.send_signal(signal.SIGSTOP)
-        [after] = eventually(lambda: two.pull("orders", "billing", wait="1s", lease="10m"))
-        assert (after["id"], after["attempt"]) == (before["id"], 2)
-        one.process.send_signal(signal.SIGCONT)
-        extend = [{"receipt": before["receipt"], "lease": "10m"}]
-        reply = one.settle("orders", "billing", extend=extend)
-        assert (reply.status, reply.json["results"][0]["outcome"]) == (409, "stale")
-        assert two.settle("orders", "billing", ack=[after["receipt"]]).status == 200
+    """Some of them it could not even name."""
+    events_app.declare(Topic(
+        "jobs", kind, 2, max_length=900, dedupe_window="1500ms", history="2d", **OF_A_KIND[kind]
+    ))  # type: ignore[arg-type]  # fmt: skip
+    declared = options(events_app)
+    put(web, kind)
+    assert options(events_app) == declared
+    put(web, kind, dedupe_window=7, max_length=None)
+    assert options(events_app) == (declared[0], None, 7000, *declared[3:])
 
 
-def test_a_stream_of_lines_ends_with_a_whole_reply_when_its_gateway_is_stopped(
-    tmp_path: Path,
+@pytest.mark.gate
+def test_a_client_sets_for_how_long_a_stream_keeps_messages_and_no_other_kind(
+    events_app: QFrame, web: TestClient
 ) -> None:
-    with GatewayProcess(tmp_path, f"sqlite:///{tmp_path}/q.db") as gateway:
-        gateway.request("PUT", "/v1/topics/events", {"slots": 1})
-        connection = HTTPConnection(HOST, gateway.port, timeout=60)
-        connection.putrequest("POST", "/v1/topics/events/messages")
-        connection.putheader("content-type", LINES)
-        connection.putheader("transfer-encoding", "chunked")
-        connection.endheaders()
-        part = b'{"body": 1}\n{"body": 2}\n{"bo'
-        connection.send(b"%x\r\n%s\r\n" % (len(part), part))
-        reply = connection.getresponse()
-        first = [reply.readline(), reply.readline()]
-        assert gateway.stop() == 0
-        assert [json.loads(line)["outcome"] for line in first] == ["stored", "stored"]
-        assert reply.read() == b""  # its end, not a connection that broke
-        assert "Traceback" not in gateway.log.read_text(encoding="utf-8")
-        connection.close()
+    reply = web.put("/v1/topics/jobs", json={**JOBS, "retain": "1h"})
+    assert (reply.status_code, reply.json()["type"]) == (400, "urn:qframe:problem:bad-topic")
+    assert "only a stream keeps what is settled" in reply.json()["detail"]
+    put(web, "stream", retain="1h")
+    assert options(events_app)[0] == 3_600_000
+
+
+@pytest.mark.gate
+def test_a_topic_that_is_new_has_the_defaults_for_what_is_not_named(
+    events_app: QFrame, web: TestClient
+) -> None:
+    put(web, max_length=5)
+    assert events_app.store.topic("jobs") == Topic("jobs", **JOBS, max_length=5)
+
+
+@pytest.mark.parametrize("wrong", [{"kind": "stream"}, {"slots": 1}])
+def test_a_topic_that_is_there_keeps_its_kind_and_its_slots(
+    events_app: QFrame, web: TestClient, wrong: dict[str, Any]
+) -> None:
+    events_app.declare(Topic("jobs", **JOBS, subject="body"))
+    reply = web.put("/v1/topics/jobs", json={**JOBS, **wrong})
+    assert (reply.status_code, reply.json()["type"]) == (
+        400, "urn:qframe:problem:topic-mismatch",
+    )  # fmt: skip

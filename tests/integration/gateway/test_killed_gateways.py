@@ -1,21 +1,26 @@
-"""Gateways and clients that vanish lose nothing, and no key is in two hands."""
+"""Gateways that vanish, stand still, or are stopped: nothing is lost, or in two hands."""
 
 from __future__ import annotations
 
 import json
+import signal
 import subprocess
 import sys
+from http.client import HTTPConnection
 from pathlib import Path
 from typing import Any
 
 import pytest
-from gatewaying import GatewayProcess
-from ports import free_port
+from eventually import eventually
+from gatewaying import GatewayProcess, gateways
+from ports import HOST, free_port
 from servers import RedisServer
 
 from qframe import QFrame, Topic
 
 ROOT = Path(__file__).parents[3]
+ORDERS = "/v1/topics/orders"
+LINES = "application/x-ndjson"
 
 
 def test_killed_gateways_and_clients_lose_nothing_and_keep_the_order(
@@ -51,3 +56,80 @@ def test_a_killed_gateway_costs_no_attempt_of_what_no_client_has_seen(
         attempts = {each["id"]: each["attempt"] for each in found}
         assert attempts.pop(seen["id"]) == 2
         assert set(attempts.values()) == {1}
+
+
+@pytest.mark.gate
+def test_a_stopped_gateway_waits_for_settlements_and_exits_with_0(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/q.db"
+    with GatewayProcess(tmp_path, url, "--grace", "1m") as gateway, QFrame(url) as app:
+        app.publish(Topic("orders", slots=1), 1)
+        [one] = gateway.pull("orders", "billing", wait="20s")
+        gateway.process.send_signal(signal.SIGTERM)
+        eventually(lambda: gateway.request("GET", "/readyz").status == 503)
+        assert gateway.post(f"{ORDERS}/groups/billing/pull", {}).status == 503
+        assert gateway.settle("orders", "billing", ack=[one["receipt"]]).status == 200
+        assert gateway.stop() == 0
+        [slot] = app.store.stats(Topic("orders", slots=1), "billing")
+        assert (slot.settled, slot.doing, slot.todo) == (1, 0, 0)
+
+
+@pytest.mark.parametrize("secret", ["a secret of both", ""])
+def test_a_settlement_at_the_wrong_gateway_is_passed_on_or_told_where_to_go(
+    tmp_path: Path, secret: str
+) -> None:
+    url = f"sqlite:///{tmp_path}/q.db"
+    secrets = {"QFRAME_GATEWAY_SECRET": secret}
+    with gateways(tmp_path, url, 2, **secrets) as (one, two), QFrame(url) as app:
+        app.publish(Topic("orders", slots=1), 1)
+        [delivery] = one.pull("orders", "billing", wait="20s")
+        reply = two.settle("orders", "billing", ack=[delivery["receipt"]])
+        if secret:
+            assert reply.json["results"][0]["outcome"] == "settled"
+            app.publish("orders", 2)
+            [delivery] = one.pull("orders", "billing", wait="20s")
+            reply = two.settle("orders", "billing", ack=[delivery["receipt"]] * 2)
+            assert [each["outcome"] for each in reply.json["results"]] == ["settled", "stale"]
+        else:
+            assert (reply.status, reply.json["type"]) == (421, "urn:qframe:problem:other-gateway")
+            assert reply.json["results"][0]["gateway"] == one.url
+            assert one.settle("orders", "billing", ack=[delivery["receipt"]]).status == 200
+
+
+@pytest.mark.gate
+def test_a_gateway_that_stood_still_extends_nothing_that_another_has_handed_out(
+    tmp_path: Path,
+) -> None:
+    url = f"sqlite:///{tmp_path}/q.db"
+    short = {"QFRAME_SESSION_TIMEOUT": "1s"}
+    with gateways(tmp_path, url, 2, **short) as (one, two), QFrame(url) as app:
+        app.publish(Topic("orders", slots=1), 1)
+        [before] = one.pull("orders", "billing", wait="20s", lease="10m")
+        one.process.send_signal(signal.SIGSTOP)
+        [after] = eventually(lambda: two.pull("orders", "billing", wait="1s", lease="10m"))
+        assert (after["id"], after["attempt"]) == (before["id"], 2)
+        one.process.send_signal(signal.SIGCONT)
+        extend = [{"receipt": before["receipt"], "lease": "10m"}]
+        reply = one.settle("orders", "billing", extend=extend)
+        assert (reply.status, reply.json["results"][0]["outcome"]) == (409, "stale")
+        assert two.settle("orders", "billing", ack=[after["receipt"]]).status == 200
+
+
+def test_a_stream_of_lines_ends_with_a_whole_reply_when_its_gateway_is_stopped(
+    tmp_path: Path,
+) -> None:
+    with GatewayProcess(tmp_path, f"sqlite:///{tmp_path}/q.db") as gateway:
+        gateway.request("PUT", "/v1/topics/events", {"slots": 1})
+        connection = HTTPConnection(HOST, gateway.port, timeout=60)
+        connection.putrequest("POST", "/v1/topics/events/messages")
+        connection.putheader("content-type", LINES)
+        connection.putheader("transfer-encoding", "chunked")
+        connection.endheaders()
+        part = b'{"body": 1}\n{"body": 2}\n{"bo'
+        connection.send(b"%x\r\n%s\r\n" % (len(part), part))
+        reply = connection.getresponse()
+        first = [reply.readline(), reply.readline()]
+        assert gateway.stop() == 0
+        assert [json.loads(line)["outcome"] for line in first] == ["stored", "stored"]
+        assert reply.read() == b""  # its end, not a connection that broke
+        assert "Traceback" not in gateway.log.read_text(encoding="utf-8")
+        connection.close()

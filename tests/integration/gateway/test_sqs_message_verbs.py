@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -9,10 +10,13 @@ import pytest
 from sqs_web import TOKENS, SqsRefused, SqsWeb, rules, sqs_web
 
 from qframe.clock import SYSTEM_CLOCK, VirtualClock
+from qframe.web.gateway.callers import Caller
 from qframe.web.gateway.deliveries import Settle, SettleOutcome, SettleReply
 from qframe.web.gateway.receipts import Receipts
 from qframe.web.gateway.sqs import message_verbs
 from qframe.web.gateway.sqs.queues import GROUP
+from qframe.web.gateway.sqs.requests import ReceiveMessage
+from qframe.web.gateway.sqs.service import SqsCall
 
 pytestmark = pytest.mark.gate
 
@@ -223,6 +227,36 @@ def test_a_wrong_visibility_in_a_batch_is_refused_for_its_entry_alone(sqs: SqsWe
         (name, "InvalidParameterValue", True) for name in ("late", "early")
     }
     sqs.ask("DeleteMessage", QueueUrl="q", ReceiptHandle=receipt)
+
+
+def test_what_a_client_that_hangs_up_was_about_to_receive_is_put_back(
+    sqs: SqsWeb, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It hangs up as soon as something is settled for it, which the store does not answer."""
+    _emptied(sqs, "q")
+    sqs.sent("q")
+    is_asked, before = asyncio.Event(), sqs.gateway.open_in("q", GROUP)
+
+    class Leaving:
+        async def receive(self) -> dict[str, str]:
+            await is_asked.wait()
+            return {"type": "http.disconnect"}
+
+    async def settle(*_: object) -> None:
+        is_asked.set()
+        await asyncio.Event().wait()
+
+    caller, request = Caller("one", None, SYSTEM_CLOCK), Leaving()
+    call = SqsCall("http://x", caller, "", request)  # type: ignore[arg-type]
+    asked = ReceiveMessage(queue_url="q", visibility_timeout=0, wait_time_seconds=20)
+    receive = sqs.front._operations["ReceiveMessage"][1]
+    with monkeypatch.context() as silent:
+        silent.setattr(sqs.gateway, "settle", settle)
+        assert sqs.web.portal is not None
+        assert sqs.web.portal.call(receive, asked, call) == {}
+    assert (sqs.gateway.open_in("q", GROUP), caller.client.open) == (before, 0)
+    [one] = sqs.received("q")
+    assert one["Attributes"]["ApproximateReceiveCount"] == "1"
 
 
 def test_what_the_store_has_not_answered_is_tried_again(
