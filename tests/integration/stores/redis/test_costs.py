@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 import tracemalloc
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from itertools import count, islice
 from typing import Any
 
@@ -25,6 +26,7 @@ from qframe.topic import Topic
 AROUND = {"evalsha", "eval", "info"}
 READS = {"xrange", "xrevrange"}
 MANY = 20
+PREFIXES = count()
 
 
 @pytest.fixture(scope="module")
@@ -79,7 +81,8 @@ def said(name: str) -> list[int]:
 
 def batch(bench: Bench, topic: Topic, count: int = MANY, **options: Any) -> list[Entry]:
     """Messages of keys that are all new, under one mark."""
-    entries = [bench.entry(topic, n, f"{id(options)}-{n}", **options) for n in range(count)]
+    prefix = next(PREFIXES)
+    entries = [bench.entry(topic, n, f"{prefix}-{n}", **options) for n in range(count)]
     for entry in entries:
         entry.mark = entries[0].mark
     return entries
@@ -92,45 +95,35 @@ def pull(bench: Bench, topic: Topic, limit: int) -> Callable[[], Any]:
     )
 
 
+def check(counted: Count, name: str, *steps: tuple[Sequence[int], Callable[[], Any]]) -> None:
+    """Each step costs the sum of the numbers of a head that are at these places."""
+    numbers = said(name)
+    for place, (terms, step) in enumerate(steps):
+        assert counted(step) == sum(numbers[term] for term in terms), (name, place)
+
+
+def filled(bench: Bench, kind: str, *groups: str, **options: Any) -> Topic:
+    """A topic with a batch of messages."""
+    topic = bench.topic(kind, "g", *groups, **options)
+    bench.store.publish(topic, batch(bench, topic))
+    return topic
+
+
 @pytest.mark.parametrize("groups", [("g",), ("g", "h")])
-def test_publishing_a_batch_to_a_stream(
-    bench: Bench, counted: Count, groups: tuple[str, ...]
-) -> None:
-    topic = bench.topic("stream", *groups)
-    entries = batch(bench, topic)
-    assert counted(lambda: bench.store.publish(topic, entries)) == said("publish_stream")[0]
-
-
-def test_publishing_delayed_messages_to_a_stream(bench: Bench, counted: Count) -> None:
-    topic = bench.topic("stream", "g")
-    together, each = said("publish_stream")[:2]
-    entries = batch(bench, topic) + batch(bench, topic, delay_ms=60_000)
-    assert counted(lambda: bench.store.publish(topic, entries)) == together + MANY * each
-
-
-@pytest.mark.parametrize("kind", ["stream", "delay"])
-def test_publishing_to_a_slot_where_somebody_sleeps(
-    bench: Bench, counted: Count, kind: str
-) -> None:
-    topic = bench.topic(kind, "g")
-    bench.got(topic)
-    name = "publish_stream" if kind == "stream" else "publish_subjects"
-    cost = said(name)
-    awake = cost[0] if kind == "stream" else cost[0] + cost[1]
-    entries = batch(bench, topic)
-    assert counted(lambda: bench.store.publish(topic, entries)) == awake + cost[-1]
-
-
-@pytest.mark.parametrize("kind", ["ordered", "delay", "priority", "merge"])
-@pytest.mark.parametrize("groups", [("g",), ("g", "h")])
-def test_publishing_new_subjects(
-    bench: Bench, counted: Count, kind: str, groups: tuple[str, ...]
-) -> None:
+@pytest.mark.parametrize("kind", ["stream", "ordered", "delay", "priority", "merge"])
+def test_publishing(bench: Bench, counted: Count, kind: str, groups: tuple[str, ...]) -> None:
     topic = bench.topic(kind, *groups)
-    together, each_group = said("publish_subjects")[:2]
-    entries = batch(bench, topic)
-    spent = counted(lambda: bench.store.publish(topic, entries))
-    assert spent == together + len(groups) * each_group
+    name = "publish_stream" if kind == "stream" else "publish_subjects"
+    new = [0] if kind == "stream" else [0, *[1 for _ in groups]]
+    fresh = batch(bench, topic), batch(bench, topic)
+    bench.got(topic)  # it sleeps from now on
+    check(
+        counted, name, ([*new, -1], lambda: bench.store.publish(topic, fresh[0])),
+        (new, lambda: bench.store.publish(topic, fresh[1])),
+    )  # fmt: skip
+    if kind == "stream":
+        delayed = batch(bench, topic) + batch(bench, topic, delay_ms=60_000)
+        check(counted, name, ([0, *[1] * MANY], lambda: bench.store.publish(topic, delayed)))
 
 
 def test_publishing_equal_subjects(bench: Bench, counted: Count) -> None:
@@ -145,21 +138,23 @@ def test_publishing_equal_subjects(bench: Bench, counted: Count) -> None:
             bench.got(topic)
 
 
-@pytest.mark.parametrize("kind", ["delay", "priority", "merge"])
-def test_pulling_subjects(bench: Bench, counted: Count, kind: str) -> None:
-    topic = bench.topic(kind, "g")
-    bench.store.publish(topic, batch(bench, topic))
-    whole, limited = said("pull")[:2]
-    assert counted(pull(bench, topic, MANY // 2)) == limited
-    assert counted(pull(bench, topic, MANY)) == whole
-    assert counted(pull(bench, topic, MANY)) == limited  # nothing is due
-
-
-def test_pulling_ordered_subjects(bench: Bench, counted: Count) -> None:
-    topic = bench.topic("ordered", "g")
-    bench.store.publish(topic, batch(bench, topic, 5))
-    whole, _, more, each, _ = said("pull")
-    assert counted(pull(bench, topic, MANY)) == whole + more + 5 * each
+@pytest.mark.parametrize("kind", ["ordered", "delay", "priority", "merge"])
+def test_pulling_and_acknowledging_subjects(bench: Bench, counted: Count, kind: str) -> None:
+    topic = filled(bench, kind)
+    # One more is what the bench itself asks: the epochs.
+    if kind == "ordered":
+        check(counted, "pull", ([0, 2, *[3] * MANY, 4], pull(bench, topic, 2 * MANY)))
+        topic = filled(bench, kind)
+        deliveries = bench.got(topic)
+        _, _, together, least, most, *_ = said("settle")
+        spent = counted(lambda: bench.ack(topic, *deliveries)) - 1
+        assert together + MANY * least <= spent <= together + MANY * most
+        return
+    half, all_, none = [pull(bench, topic, limit) for limit in (MANY // 2, MANY, MANY)]
+    check(counted, "pull", ([1], half), ([0], all_), ([1], none))
+    topic = filled(bench, kind)
+    deliveries = bench.got(topic)
+    assert counted(lambda: bench.ack(topic, *deliveries)) == said("settle")[0] + 1
 
 
 def test_pulling_from_a_stream(bench: Bench, counted: Count) -> None:
@@ -168,104 +163,53 @@ def test_pulling_from_a_stream(bench: Bench, counted: Count) -> None:
     whole, left = said("pull_stream")[:2]
     for _ in range(3):
         bench.store.publish(topic, batch(bench, topic))
-    assert counted(pull(bench, topic, MANY), READS) == whole
-    assert counted(pull(bench, topic, 10 * MANY), READS) == whole
-    assert counted(pull(bench, topic, MANY), READS) == whole  # nothing is there
+    for limit in (MANY, 10 * MANY, MANY):  # at last nothing is there
+        assert counted(pull(bench, topic, limit), READS) == whole
     bench.publish(topic, "more")
     bench.retry(topic, *bench.got(topic))
     assert whole < counted(pull(bench, topic, MANY), READS) <= whole + left
 
 
-@pytest.mark.parametrize("kind", ["delay", "priority", "merge"])
-def test_acknowledging_subjects(bench: Bench, counted: Count, kind: str) -> None:
-    topic = bench.topic(kind, "g")
-    bench.store.publish(topic, batch(bench, topic))
-    deliveries = bench.got(topic)
-    # One more is what the bench itself asks: the epochs.
-    assert counted(lambda: bench.ack(topic, *deliveries)) == said("settle")[0] + 1
-
-
-def test_acknowledging_ordered_subjects(bench: Bench, counted: Count) -> None:
-    topic = bench.topic("ordered", "g")
-    bench.store.publish(topic, batch(bench, topic))
-    deliveries = bench.got(topic)
-    _, _, together, least, most, *_ = said("settle")
-    spent = counted(lambda: bench.ack(topic, *deliveries)) - 1
-    assert together + MANY * least <= spent <= together + MANY * most
-
-
 @pytest.mark.parametrize("verdict", [Verdict.RETRY, Verdict.DEAD, Verdict.RELEASE])
-def test_ending_subjects_otherwise(bench: Bench, counted: Count, verdict: Verdict) -> None:
-    topic = bench.topic("delay", "g")
-    bench.store.publish(topic, batch(bench, topic))
-    deliveries = bench.got(topic)
+def test_ending_otherwise(bench: Bench, counted: Count, verdict: Verdict) -> None:
     *_, least, most, _ = said("settle")
-    spent = counted(lambda: bench.settle(topic, verdict, *deliveries)) - 1
-    assert MANY * least < spent <= MANY * most + said("settle")[0]
+    once, for_entry, least_of_stream, most_of_stream, _ = said("end_stream")
+    for kind, above, below in (
+        ("delay", MANY * least + 1, MANY * most + said("settle")[0]),
+        ("stream", once + for_entry + MANY * least_of_stream,
+         once + for_entry + MANY * most_of_stream),
+    ):  # fmt: skip
+        topic = filled(bench, kind)
+        deliveries = bench.got(topic)
+        spent = counted(lambda t=topic, d=deliveries: bench.settle(t, verdict, *d)) - 1  # type: ignore[misc]
+        assert above <= spent <= below, kind
 
 
 def test_acknowledging_a_streams_line(bench: Bench, counted: Count) -> None:
-    topic = bench.topic("stream", "g")
-    bench.store.publish(topic, batch(bench, topic))
+    topic = filled(bench, "stream")
     deliveries, epochs = bench.got(topic), bench.store.epochs(topic, "g")
     for part in (deliveries[::2], deliveries[1::2]):
-        spent = counted(lambda p=part: bench.store.acknowledge(topic, "g", p, epochs))  # type: ignore[misc]
-        assert spent == said("settle_stream")[0]
-
-
-@pytest.mark.parametrize("verdict", [Verdict.RETRY, Verdict.DEAD, Verdict.RELEASE])
-def test_ending_a_streams_messages_otherwise(
-    bench: Bench, counted: Count, verdict: Verdict
-) -> None:
-    topic = bench.topic("stream", "g")
-    bench.store.publish(topic, batch(bench, topic))
-    deliveries = bench.got(topic)
-    once, for_entry, least, most, _ = said("end_stream")
-    spent = counted(lambda: bench.settle(topic, verdict, *deliveries)) - 1
-    assert once + for_entry + MANY * least <= spent <= once + for_entry + MANY * most
+        acknowledge = partial(bench.store.acknowledge, topic, "g", part, epochs)
+        check(counted, "settle_stream", ([0], acknowledge))
 
 
 @pytest.mark.parametrize("kind", ["stream", "ordered", "delay"])
-def test_renewing(bench: Bench, counted: Count, kind: str) -> None:
-    topic = bench.topic(kind, "g")
-    bench.store.publish(topic, batch(bench, topic))
-    holds = bench.holds(topic, *bench.got(topic))
-    if kind == "stream":
-        holds = holds[:1]  # one stands for the window
-    assert counted(lambda: bench.store.renew(topic, "g", holds, 60_000)) == said("renew")[0]
-
-
-@pytest.mark.parametrize("kind", ["stream", "ordered", "delay"])
-def test_taking_slots(bench: Bench, counted: Count, kind: str) -> None:
+def test_renewing_and_taking_slots(bench: Bench, counted: Count, kind: str) -> None:
     topic = bench.topic(kind, "g")
     free, stream, least, most, *window = said("take")
     looking = 1  # how far the topic has grown
     base = looking + (stream if kind == "stream" else free)
     assert counted(lambda: bench.take(topic)) == base
     bench.store.publish(topic, batch(bench, topic))
-    bench.got(topic)
+    holds = bench.holds(topic, *bench.got(topic))
+    if kind == "stream":
+        holds = holds[:1]  # one stands for the window
+    check(counted, "renew", ([0], lambda: bench.store.renew(topic, "g", holds, 60_000)))
     spent = counted(lambda: bench.take(topic)) - base
     if kind == "stream":
         assert spent == window[0] + MANY * window[1]
     else:
         assert MANY * least <= spent <= MANY * most
-
-
-@pytest.mark.parametrize(
-    ("name", "step"),
-    [
-        ("stats", lambda bench, topic: bench.store.stats(topic, "g")),
-        ("drop_group", lambda bench, topic: bench.store.drop_group(topic, "h")),
-    ],
-)
-def test_what_is_rarer(
-    bench: Bench, counted: Count, name: str, step: Callable[[Bench, Topic], Any]
-) -> None:
-    topic = bench.topic("delay", "g", "h")
-    bench.store.publish(topic, batch(bench, topic))
-    cost = said(name)
-    spent = counted(lambda: step(bench, topic))
-    assert spent == cost[0] if name != "stats" else cost[0] <= spent <= cost[1]
 
 
 def test_editing_and_cancelling(bench: Bench, counted: Count) -> None:
@@ -282,18 +226,22 @@ def test_editing_and_cancelling(bench: Bench, counted: Count) -> None:
         assert once + 2 * least <= spent <= once + 2 * most, name
 
 
-def test_seeking_and_subscribing(bench: Bench, counted: Count) -> None:
-    stream, delay = bench.topic("stream", "g"), bench.topic("delay", "g")
+def test_groups(bench: Bench, counted: Count) -> None:
+    store, stream, delay = bench.store, bench.topic("stream", "g"), bench.topic("delay", "g")
     bench.publish(stream, 1)
-    assert counted(lambda: bench.store.seek(stream, "g", {0: 0})) == said("seek")[0]
-    once, in_stream, elsewhere, expires, *_, known, expires_again = said("subscribe")
-    assert counted(lambda: bench.store.subscribe(stream, "new")) == once + in_stream
-    assert counted(lambda: bench.store.subscribe(delay, "new")) == once + elsewhere
-    for topic, cost in ((stream, once + in_stream), (delay, once + elsewhere)):
-        brief = lambda t=topic: bench.store.subscribe(t, "brief", expires_ms=60_000)  # noqa: E731
-        assert counted(brief) == cost + expires
-        assert counted(brief) == once + expires_again
-        assert counted(lambda t=topic: bench.store.subscribe(t, "new")) == once + known  # type: ignore[misc]
+    check(counted, "seek", ([0], lambda: store.seek(stream, "g", {0: 0})))
+    for topic, made in ((stream, 1), (delay, 2)):
+        new = partial(store.subscribe, topic, "new")
+        brief = partial(store.subscribe, topic, "brief", expires_ms=60_000)
+        check(
+            counted, "subscribe", ([0, made], new), ([0, made, 3], brief), ([0, -1], brief),
+            ([0, -2], new),
+        )  # fmt: skip
+    least, most = said("stats")[:2]
+    assert least <= counted(lambda: store.stats(delay, "g")) <= most
+    check(counted, "drop_group", ([0], lambda: store.drop_group(delay, "new")))
+    store.heartbeat(stream, "new", "a", 60_000)
+    check(counted, "drop_group", ([1, -2], lambda: store.drop_group(stream, "new")))
 
 
 def test_sweeping_a_group_that_has_expired(bench: Bench, counted: Count) -> None:
@@ -314,8 +262,7 @@ def test_a_history(bench: Bench, counted: Count, kind: str) -> None:
     spent = {}
     for history in (None, "1d"):
         for verdict in (Verdict.RETRY, Verdict.ACK):
-            topic = bench.topic(kind, "g", history=history)
-            bench.store.publish(topic, batch(bench, topic))
+            topic = filled(bench, kind, history=history)
             deliveries = bench.got(topic)
             spent[history, verdict] = counted(
                 lambda t=topic, v=verdict, d=deliveries: bench.settle(t, v, *d)  # type: ignore[misc]
@@ -326,56 +273,54 @@ def test_a_history(bench: Bench, counted: Count, kind: str) -> None:
     assert more[Verdict.ACK] == sum(together[1:])
 
 
-def roster_of(bench: Bench, *members: str) -> Topic:
-    """A topic whose roster has these members."""
-    topic = bench.topic("stream", "g", slots=64)
-    for member in members:
-        bench.store.heartbeat(topic, "g", member, 60_000)
-    return topic
+def test_rosters(bench: Bench, counted: Count) -> None:
+    store, topic = bench.store, bench.topic("stream", "g", slots=64)
+    on = {
+        name: partial(getattr(store, name), topic, "g")
+        for name in ("heartbeat", "roster", "claim", "release_slots", "retire", "leave")
+    }
+    versions: list[int] = []
 
+    def attend(member: str, lease_ms: int = 60_000) -> Callable[[], Any]:
+        return lambda: versions.append(on["heartbeat"](member, lease_ms))
 
-def test_attending(bench: Bench, counted: Count) -> None:
-    topic = roster_of(bench)
-    renewing, joining, first, passed, owning, alone = said("heartbeat")
-    heartbeat = bench.store.heartbeat
-    spent = counted(lambda: heartbeat(topic, "g", "a", 60_000))
-    assert spent == renewing + joining + first
-    assert counted(lambda: heartbeat(topic, "g", "b", 60_000)) == renewing + joining
-    assert counted(lambda: heartbeat(topic, "g", "a", 60_000)) == renewing
-    bench.store.claim(topic, "g", "a", {0: "0" * 16})
-    heartbeat(topic, "g", "a", 0)
-    assert counted(lambda: heartbeat(topic, "g", "b", 60_000)) == renewing + passed + owning + alone
-    heartbeat(topic, "g", "b", 0)
-    assert counted(lambda: heartbeat(topic, "g", "c", 60_000)) == renewing + joining + passed
+    def look(more: int = 0) -> Callable[[], Any]:
+        return lambda: on["roster"](versions[-1] + more)
 
+    def each(name: str, *given: Any) -> Callable[[], Any]:
+        return lambda: on[name](*given)
 
-def test_looking_at_a_roster(bench: Bench, counted: Count) -> None:
-    topic = roster_of(bench)
-    same, other, passed, nobody = said("roster")
-    assert counted(lambda: bench.store.roster(topic, "g", 0)) == same + nobody
-    assert counted(lambda: bench.store.roster(topic, "g")) == other + nobody
-    version = bench.store.heartbeat(topic, "g", "a", 60_000)
-    assert counted(lambda: bench.store.roster(topic, "g", version)) == same == 3
-    assert counted(lambda: bench.store.roster(topic, "g", version + 1)) == other
-    bench.store.heartbeat(topic, "g", "a", 0)
-    assert counted(lambda: bench.store.roster(topic, "g", version)) == passed
-
-
-def test_claiming_and_letting_go(bench: Bench, counted: Count) -> None:
-    topic = roster_of(bench, "a", "b")
-    stranger, looking, more, *_ = said("claim")
-    epochs = dict.fromkeys(range(64), "0" * 16)
-    for member, cost in (
-        ("c", stranger), ("a", looking + more), ("a", looking), ("b", looking),
-    ):  # fmt: skip
-        assert counted(lambda m=member: bench.store.claim(topic, "g", m, epochs)) == cost  # type: ignore[misc]
-    looking, more, *_ = said("release_slots")
-    for member, cost in (("b", looking), ("a", looking + more), ("a", looking)):
-        assert counted(lambda m=member: bench.store.release_slots(topic, "g", m, range(64))) == cost  # type: ignore[misc]
+    check(counted, "roster", ([0, 3], each("roster", 0)), ([1, 3], each("roster")))
+    check(counted, "heartbeat", ([0, 1, 2], attend("a")), ([0, 1], attend("b")), ([0], attend("a")))
+    check(counted, "roster", ([0], look()), ([1], look(1)))
+    epochs, slots = dict.fromkeys(range(64), "0" * 16), range(64)
+    check(
+        counted, "claim", ([0], each("claim", "c", epochs)), ([1, 2], each("claim", "a", epochs)),
+        ([1], each("claim", "a", epochs)), ([1], each("claim", "b", epochs)),
+    )  # fmt: skip
+    check(
+        counted, "release_slots", ([0], each("release_slots", "b", slots)),
+        ([0, 1], each("release_slots", "a", slots)), ([0], each("release_slots", "a", slots)),
+    )  # fmt: skip
+    retire = [each("retire", name) for name in "caa"]
+    check(counted, "retire", ([0], retire[0]), ([0, 1], retire[1]), ([0], retire[2]))
+    on["claim"]("b", epochs)
+    leave = [each("leave", name) for name in "cabb"]
+    check(counted, "leave", ([0], leave[0]), ([1], leave[1]), ([1, 2], leave[2]), ([0], leave[3]))
+    # Leases that have passed.
+    for member in "ab":
+        attend(member)()
+    on["claim"]("a", {0: "0" * 16})
+    attend("a", 0)()
+    check(counted, "heartbeat", ([0, 3, 4, 5], attend("b")))
+    attend("b", 0)()
+    check(counted, "roster", ([2], look()))
+    check(counted, "heartbeat", ([0, 1, 3], attend("c")))
 
 
 def test_claiming_very_many_slots(bench: Bench, counted: Count) -> None:
-    topic = roster_of(bench, "a")
+    topic = bench.topic("stream", "g", slots=64)
+    bench.store.heartbeat(topic, "g", "a", 60_000)
     _, looking, more, _, each, step = said("claim")
     epochs = dict.fromkeys(range(2048), "0" * 16)
     spent = counted(lambda: bench.store.claim(topic, "g", "a", epochs))
@@ -385,46 +330,20 @@ def test_claiming_very_many_slots(bench: Bench, counted: Count) -> None:
     assert spent == looking + more + 2047 // each + 2047 // step
 
 
-def test_retiring(bench: Bench, counted: Count) -> None:
-    topic = roster_of(bench, "a", "b")
-    looking, more = said("retire")
-    for name, cost in (("c", looking), ("a", looking + more), ("a", looking)):
-        assert counted(lambda n=name: bench.store.retire(topic, "g", n)) == cost  # type: ignore[misc]
-
-
-def test_departing(bench: Bench, counted: Count) -> None:
-    topic = roster_of(bench, "a", "b")
-    bench.store.claim(topic, "g", "a", dict.fromkeys(range(64), "0" * 16))
-    stranger, member, owning, _ = said("leave")
-    for name, cost in (("c", stranger), ("b", member), ("a", member + owning), ("a", stranger)):
-        assert counted(lambda n=name: bench.store.leave(topic, "g", n)) == cost  # type: ignore[misc]
-
-
-def test_dropping_a_group_that_somebody_has_attended(bench: Bench, counted: Count) -> None:
-    topic = bench.topic("stream", "g", "h")
-    bench.store.heartbeat(topic, "g", "a", 60_000)
-    _, once, *_, more, _ = said("drop_group")
-    assert counted(lambda: bench.store.drop_group(topic, "g")) == once + more
-
-
-def test_tuning(bench: Bench, counted: Count) -> None:
+def test_tuning_and_drawing_tokens(bench: Bench, counted: Count) -> None:
     topic = bench.topic("stream", "g", slots=4)
-    alone, each = said("tune")
     values = {"threads": "4", "rate": "5/s", "paused": None}
-    assert counted(lambda: bench.store.tune(topic, "g", values)) == alone + 3 * each
+    tune = partial(bench.store.tune, topic, "g", values)
+    check(counted, "tune", ([0, 1, 1, 1], tune))
     assert counted(lambda: bench.store.tunings([(topic, "g")] * 3)) == 3
-
-
-def test_drawing_tokens(bench: Bench, counted: Count) -> None:
-    topic = bench.topic("stream", "g", slots=4)
-    granted, refused, first = said("draw")
-
-    def draw(tokens: int) -> None:
-        bench.store.draw(topic, "g", tokens, rate=1, per_ms=86_400_000, burst=5)
-
-    assert counted(lambda: draw(2)) == granted + first
-    assert counted(lambda: draw(4)) == granted
-    assert counted(lambda: draw(1)) == refused
+    draw = partial(bench.store.draw, topic, "g", rate=1, per_ms=86_400_000, burst=5)
+    check(
+        counted,
+        "draw",
+        ([0, 2], partial(draw, 2)),
+        ([0], partial(draw, 4)),
+        ([1], partial(draw, 1)),
+    )
 
 
 def sent(server: RedisServer, step: Callable[[], Any]) -> int:
