@@ -83,7 +83,7 @@ SLIPS: Final = [
         "stores/sql/arrivals.py",
         "tries=0, lost=0, error=None, id=",
         "tries=0, lost=0, id=",
-        conforms("kinds", "sqlite", "error_before"),
+        conforms("kinds", "sqlite", "or_merges"),
     ),
     Mutant(
         "SQL keeps the tunings of a group that was dropped",
