@@ -2,60 +2,18 @@
 
 from __future__ import annotations
 
-import ast
-from pathlib import Path
 from typing import Any, cast
 
 import pytest
 
-import qframe
 from qframe.errors import AlreadySettled
 from qframe.message import Delivery
 from qframe.runtime.consume.manual_acks import ManualAcks
 from qframe.runtime.handler.attempt import Attempt, AttemptState
 
-PACKAGE = Path(qframe.__file__).parent
-STATE = {
-    "settled",
-    "cancelled",
-    "overdue",
-    "local_retries",
-    "auto_ack",
-    "returned",
-    "effect",
-    "is_suspect",
-}
-
 
 def attempt() -> Attempt:
     return Attempt(Delivery("m", None, None, b"1"), cast("Any", None))
-
-
-def written(tree: ast.AST) -> list[str]:
-    """Assignments of what is an attempt's or a message's, or is called as theirs."""
-    found = []
-    for node in ast.walk(tree):
-        targets = node.targets if isinstance(node, ast.Assign) else []
-        targets = [node.target] if isinstance(node, ast.AnnAssign | ast.AugAssign) else targets
-        for target in targets:
-            if isinstance(target, ast.Attribute) and isinstance(target.value, ast.Name):
-                owner = target.value.id
-                is_state = target.attr == "state" and owner in ("attempt", "message", "one")
-                if owner != "self" and (is_state or target.attr in STATE):
-                    found.append(f"{owner}.{target.attr}")
-    return found
-
-
-def test_only_its_own_methods_write_an_attempts_state() -> None:
-    assert written(ast.parse("attempt.cancelled = message.state = True")) == [
-        "attempt.cancelled", "message.state",
-    ]  # fmt: skip
-    places = {
-        path.relative_to(PACKAGE).as_posix(): written(ast.parse(path.read_text(encoding="utf-8")))
-        for path in PACKAGE.rglob("*.py")
-        if "stores" not in path.parts
-    }
-    assert {place: found for place, found in places.items() if found} == {}
 
 
 def test_it_ends_with_its_handlers_return_unless_it_is_late_or_left_to_its_user() -> None:

@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from sqlalchemy import Connection, NullPool, create_engine, text
 
 from qframe import (
-    AlreadySettled,
     Backoff,
     BadHandler,
     BadOption,
@@ -23,7 +22,6 @@ from qframe import (
     NeedRetry,
     Outgoing,
     QFrame,
-    Reject,
     Topic,
     TransactionalChecker,
 )
@@ -37,21 +35,6 @@ SOON = Backoff(0.5, cap=0.5)
 
 def bodies(messages: list[Message]) -> list[Any]:
     return [message.body for message in messages]
-
-
-def test_a_handler_gets_what_is_there_up_to_the_size() -> None:
-    app, seen = QFrame(), []
-
-    @app.consumer(STREAM, "g", batch=Batch(4, "1h"))
-    def handle(messages: list[Message]) -> None:
-        seen.append(len(messages))
-
-    with Harness(app) as harness:
-        app.publish_many(STREAM, range(10))
-        tally = harness.run_until_idle()
-        assert (tally.handed_out, tally.acked) == (10, 10)
-        assert seen == [4, 4, 2]
-        harness.assert_all_done()
 
 
 @pytest.mark.promise(7)
@@ -95,48 +78,6 @@ def test_a_body_that_cannot_be_decoded_dies_at_once_and_takes_nobody_along() -> 
     assert sorted(set(seen)) == [1, 2, 3]
 
 
-def test_what_a_handler_has_acked_itself_stays_acked_when_it_raises() -> None:
-    app, calls = QFrame(), []
-
-    @app.consumer(STREAM, "g", batch=Batch(4, 1), max_attempts=1)
-    def handle(messages: list[Message]) -> None:
-        calls.append(bodies(messages))
-        for message in messages:
-            if message.body == 2:
-                raise ValueError("two")
-            message.ack()
-
-    with Harness(app) as harness:
-        app.publish_many(STREAM, [Outgoing(number, key="k") for number in range(4)])
-        harness.run_until_idle()
-        assert calls == [[0, 1, 2, 3], [2], [3]]
-        harness.assert_dead(STREAM, "g", 2)
-
-
-def test_one_message_can_be_refused_and_the_others_are_acked() -> None:
-    app, calls = QFrame(), []
-
-    @app.consumer(STREAM, "g", batch=Batch(4, 1), max_attempts=3, backoff=SOON)
-    def handle(messages: list[Message]) -> None:
-        calls.append(bodies(messages))
-        for message in messages:
-            if message.body == 0:
-                message.ack()
-            if message.body == 1:
-                message.ack(error=Reject("no"))
-            if message.body == 2 and message.attempt == 1:
-                message.ack(error=NeedRetry(delay=5))
-        if messages[0].body == 0:
-            with pytest.raises(AlreadySettled):
-                messages[0].ack()
-
-    with Harness(app) as harness:
-        app.publish_many(STREAM, range(4))
-        harness.run_until_idle()
-        harness.assert_dead(STREAM, "g", 1)
-        assert harness.advance(seconds=5).acked == 1
-
-
 def test_need_retry_is_said_of_all_that_are_not_acked_and_nothing_is_halved() -> None:
     app, calls = QFrame(), []
 
@@ -155,42 +96,6 @@ def test_need_retry_is_said_of_all_that_are_not_acked_and_nothing_is_halved() ->
         assert calls == [[(0, 1), (1, 1), (2, 1), (3, 1)], [(1, 2), (2, 2), (3, 2)]]
 
 
-def test_a_retry_in_place_hands_out_the_same_batch_three_times_and_then_delays_it() -> None:
-    app, calls = QFrame(), []
-
-    @app.consumer(STREAM, "g", batch=Batch(4, 1), backoff=SOON)
-    def handle(messages: list[Message]) -> None:
-        calls.append([(message.body, message.local_retries) for message in messages])
-        if messages[0].attempt == 1:
-            raise NeedRetry
-
-    with Harness(app) as harness:
-        app.publish_many(STREAM, [Outgoing(number, key="k") for number in range(3)])
-        assert harness.run_until_idle().retried == 3
-        assert [[body for body, _ in call] for call in calls] == [[0, 1, 2]] * 4
-        assert [call[0][1] for call in calls] == [0, 1, 2, 3]
-        assert harness.advance(seconds=1).acked == 3
-
-
-@pytest.mark.promise(3)
-def test_on_an_ordered_topic_what_is_behind_a_failed_one_comes_again_after_it() -> None:
-    app, done = QFrame(), []
-
-    @app.consumer(ORDERED, "g", batch=Batch(8, 1), backoff=SOON)
-    def handle(messages: list[Message]) -> None:
-        if any(message.body == 2 and message.attempt == 1 for message in messages):
-            raise ValueError
-        done.extend(bodies(messages))
-
-    with Harness(app) as harness:
-        app.publish_many(ORDERED, [Outgoing(number, key="k") for number in range(6)])
-        harness.run_until_idle()
-        assert done == [0, 1]
-        harness.advance(seconds=1)
-        assert done == [0, 1, 2, 3, 4, 5]
-        harness.assert_all_done()
-
-
 def test_on_an_ordered_topic_messages_may_be_acked_in_any_order() -> None:
     app, calls = QFrame(), []
 
@@ -206,44 +111,6 @@ def test_on_an_ordered_topic_messages_may_be_acked_in_any_order() -> None:
         assert (tally.acked, tally.retried, tally.lost) == (3, 1, 0)
         harness.advance(seconds=1)
         assert [body for call in calls for body in call] == [0, 1, 2, 3, 4, 5, 3, 4, 5]
-        harness.assert_all_done()
-
-
-def test_messages_that_are_taken_over_are_settled_one_by_one() -> None:
-    app, taken = QFrame(), []
-
-    @app.consumer(STREAM, "g", batch=Batch(3, 1), auto_ack=False)
-    def handle(messages: list[Message]) -> None:
-        taken.extend(messages)
-
-    with Harness(app) as harness:
-        app.publish_many(STREAM, [Outgoing(number, key="k") for number in range(5)])
-        assert harness.run_until_idle().acked == 0
-        assert bodies(taken) == [0, 1, 2]  # the others wait for their key's lane
-        for message in taken:
-            message.ack()
-        harness.run_until_idle()
-        assert bodies(taken) == [0, 1, 2, 3, 4]
-        for message in taken[3:]:
-            message.ack()
-        harness.run_until_idle()
-        harness.assert_all_done()
-
-
-def test_messages_that_are_let_go_unsettled_come_again() -> None:
-    app, calls = QFrame(), []
-
-    @app.consumer(STREAM, "g", batch=Batch(3, 1))
-    def handle(messages: list[Message]) -> None:
-        calls.append([(message.body, message.attempt) for message in messages])
-        for message in messages:
-            message.auto_ack = message.attempt > 1 or message.body == 0
-
-    with Harness(app) as harness:
-        app.publish_many(STREAM, [Outgoing(number, key="k") for number in range(3)])
-        harness.run_until_idle()
-        harness.advance(seconds=1)
-        assert calls == [[(0, 1), (1, 1), (2, 1)], [(1, 2), (2, 2)]]
         harness.assert_all_done()
 
 

@@ -137,24 +137,6 @@ def test_pauses_double_up_to_the_longest_and_begin_anew_after_it_was_closed() ->
     assert bench.circuit.sought() == 1
 
 
-def test_what_was_in_hand_when_it_opened_counts_for_nothing() -> None:
-    bench = Bench(Breaker(2, pause="10s"))
-    late = [bench.pull() for _ in range(4)]
-    for _ in range(2):
-        bench.fail(bench.pull())
-    bench.fail(late[0])
-    bench.succeed(late[1])
-    bench.clock.advance(10_000)
-    assert bench.circuit.sought() == 1
-    probe = bench.probe()
-    bench.fail(late[2])
-    bench.succeed(late[3])
-    assert not bench.circuit.closed
-    bench.succeed(probe)
-    assert bench.circuit.closed
-    assert bench.names.count("consumer.tripped") == 1
-
-
 def test_a_probe_that_says_nothing_is_followed_by_another() -> None:
     bench = tripped(Breaker(1, pause="10s"))
     bench.clock.advance(10_000)

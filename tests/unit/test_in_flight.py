@@ -153,18 +153,6 @@ def test_slow_handlers_are_given_more_when_their_messages_were_survived() -> Non
     slow_start.note(first)
     assert slow_start.room(held, 1024) == 0
     clock.advance(50)
-    assert slow_start.room(held, 1024) == 3
-
-
-@pytest.mark.promise(6)
-def test_what_was_survived_earns_more_once() -> None:
-    held, _ = in_flight(messages=3000)
-    clock = VirtualClock()
-    slow_start = SlowStart(clock)
-    first = [delivery(0)]
-    held.add(first)
-    slow_start.note(first)
-    clock.advance(50)
     assert [slow_start.room(held, 1024) for _ in range(3)] == [3, 3, 3]
     clock.advance(5000)
     assert slow_start.room(held, 1024) == 3  # nothing was put to the test since

@@ -470,21 +470,6 @@ def test_a_dead_one_lets_its_key_go_on(app: QFrame, harness: Harness) -> None:
     harness.assert_dead(EVENTS, "g", 0, 1)
 
 
-def test_at_most_once_keeps_order_as_well(app: QFrame, harness: Harness) -> None:
-    handled: list[int] = []
-
-    @app.consumer(EVENTS, group="g", keep_order=True, at_most_once=True, tags="wanted")
-    def handle(body: int) -> None:
-        handled.append(body)
-        raise ValueError("nobody tries again")
-
-    for number in range(6):
-        harness.publish(EVENTS, number, key="a", tags=["wanted"] if number % 2 else [])
-    harness.drain()
-    assert handled == [1, 3, 5]
-    harness.assert_all_done()
-
-
 @pytest.mark.promise(3)
 def test_a_crash_loses_nothing_of_the_order(app: QFrame, harness: Harness) -> None:
     handled: list[int] = []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from operator import attrgetter
 
 import pytest
 from hypothesis import given
@@ -25,36 +26,18 @@ def delivery(key: str | None, seq: int, receipt: str = "r", slot: int = 0) -> De
 
 
 @pytest.mark.promise(3, 4)
-@given(st.lists(st.sampled_from(["a", "b", "c", None]), max_size=30), st.data())
-def test_each_key_has_at_most_one_delivery_through_and_keeps_its_order(
-    keys: list[str | None], data: st.DataObject
+@pytest.mark.parametrize("by_slot", [False, True])
+@given(
+    places=st.lists(
+        st.tuples(st.integers(0, 2), st.sampled_from(["a", "b", "c", None])), max_size=30
+    ),
+    data=st.data(),
+)
+def test_each_key_or_slot_has_at_most_one_delivery_through_and_keeps_its_order(
+    by_slot: bool, places: list[tuple[int, str | None]], data: st.DataObject
 ) -> None:
-    lanes = Lanes(by_subject=False)
-    waiting = [delivery(key, seq) for seq, key in enumerate(keys)]
-    through: list[Delivery] = []
-    done: list[Delivery] = []
-    while waiting or through:
-        if waiting and (not through or data.draw(st.booleans())):
-            size = data.draw(st.integers(1, len(waiting)))
-            through += lanes.offer(waiting[:size])
-            del waiting[:size]
-        else:
-            one = through.pop(data.draw(st.integers(0, len(through) - 1)))
-            done.append(one)
-            through += lanes.free([one])
-        busy = [each.key for each in through if each.key is not None]
-        assert len(busy) == len(set(busy))
-    assert len(done) == len(keys)
-    for key in ("a", "b", "c"):
-        seqs = [each.seq for each in done if each.key == key]
-        assert seqs == sorted(seqs)
-
-
-@given(st.lists(st.tuples(st.integers(0, 2), st.sampled_from(["a", None])), max_size=30), st.data())
-def test_each_slot_of_a_serial_line_has_at_most_one_delivery_through_and_keeps_its_order(
-    places: list[tuple[int, str | None]], data: st.DataObject
-) -> None:
-    lanes = Lanes(by_subject=data.draw(st.booleans()), by_slot=True)
+    lanes = Lanes(by_subject=by_slot and data.draw(st.booleans()), by_slot=by_slot)
+    lane_of = attrgetter("slot" if by_slot else "key")
     waiting = [delivery(key, seq, slot=slot) for seq, (slot, key) in enumerate(places)]
     through: list[Delivery] = []
     done: list[Delivery] = []
@@ -64,15 +47,15 @@ def test_each_slot_of_a_serial_line_has_at_most_one_delivery_through_and_keeps_i
             through += lanes.offer(waiting[:size])
             del waiting[:size]
         else:
-            count = data.draw(st.integers(1, len(through)))
-            ended, through = through[:count], through[count:]
+            ended = data.draw(st.lists(st.sampled_from(through), min_size=1, unique_by=id))
+            through = [one for one in through if one not in ended]
             done += ended
             through += lanes.free(ended)
-        busy = [each.slot for each in through]
+        busy = [lane_of(each) for each in through if lane_of(each) is not None]
         assert len(busy) == len(set(busy))
     assert len(done) == len(places)
-    for slot in range(3):
-        seqs = [each.seq for each in done if each.slot == slot]
+    for lane in {lane_of(each) for each in done} - {None}:
+        seqs = [each.seq for each in done if lane_of(each) == lane]
         assert seqs == sorted(seqs)
 
 

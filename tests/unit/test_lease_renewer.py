@@ -81,16 +81,6 @@ def test_a_streams_window_is_renewed_once_for_all_of_its_messages() -> None:
 
 
 @pytest.mark.promise(4)
-def test_what_the_store_does_not_hold_any_more_is_lost() -> None:
-    keeper, lost = Keeper(), []
-    renewal = renewal_of(keeper, VirtualClock(), lost)
-    first, second, other = delivery(1), delivery(2), delivery(3, "k")
-    keeper.gone = [LeaseRef(0, "e", None, "r")]
-    renewal.renew([first, second, other], 300)
-    assert lost == [first, second]
-
-
-@pytest.mark.promise(4)
 def test_what_was_pulled_under_a_lease_while_its_renewal_was_on_its_way_is_lost_with_it() -> None:
     """A stream's slot is read on under the lease of its window."""
     keeper, lost = Keeper(), []
@@ -239,16 +229,6 @@ def test_what_was_extended_keeps_its_longer_lease_when_the_others_are_renewed() 
         for hold in holds:
             left_ms = until_ms.get(hold, 0) - passed_ms
             assert max(300, left_ms) <= keeper.leases[hold] <= max(300, left_ms + 300)
-
-
-def test_a_second_extension_does_not_shorten_the_first() -> None:
-    keeper, clock = Keeper(), VirtualClock()
-    renewal = renewal_of(keeper, clock, [])
-    one = delivery(1, "k")
-    renewal._in_flight.add([one])
-    renewal.extend(one, 60)
-    renewal.extend(one, 0)
-    assert keeper.leases[LeaseRef(0, "e", "k", "r")] >= 60_000
 
 
 def test_nothing_is_remembered_of_what_was_extended_and_is_settled() -> None:

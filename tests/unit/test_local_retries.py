@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from apps import batched, handler
 from sqlalchemy import create_engine
 
 from qframe import Batch, DatabaseChecker, Message, NeedRetry, QFrame, Topic
@@ -20,21 +21,8 @@ CHECKERS: dict[str, Callable[..., Any]] = {
 }
 
 
-def handler_of(style: str, look: Callable[[Message], None]) -> Callable[..., Any]:
-    def handle(message: Message) -> None:
-        look(message)
-
-    async def handle_soon(message: Message) -> None:
-        look(message)
-
-    def handle_batch(messages: list[Message]) -> None:
-        look(messages[0])
-
-    async def handle_batch_soon(messages: list[Message]) -> None:
-        look(messages[0])
-
-    handlers = (handle, handle_batch, handle_soon, handle_batch_soon)
-    return dict(zip(STYLES, handlers, strict=True))[style]
+def handler_of(style: str, work: Callable[[Message], None]) -> Any:
+    return (batched if "batch" in style else handler)("async" in style, work)
 
 
 @pytest.mark.parametrize("style", STYLES)

@@ -89,18 +89,6 @@ def test_a_thread_between_two_messages_of_a_lane_is_at_work(handlers: Handlers) 
     assert all(seen)
 
 
-def test_threads_that_wait_for_work_end_at_once(handlers: Handlers) -> None:
-    with running(handlers, 8) as pool:
-        pool.resize(1)
-        eventually(lambda: living("qframe.pool.t.g") == 1)
-        pool.resize(3)
-        assert living("qframe.pool.t.g") == 3
-        pool.resize(3)
-        handlers.gate.set()
-        pool.dispatch(messages(handlers, range(5)))
-        eventually(lambda: handlers.handled == Counter(range(5)))
-
-
 def test_what_follows_in_the_lanes_of_a_thread_that_ends_is_handled_by_others(
     handlers: Handlers,
 ) -> None:
@@ -135,22 +123,6 @@ def test_where_the_system_has_no_more_threads_there_are_as_many_as_it_gave(
         handlers.gate.set()
         eventually(lambda: living("qframe.pool.t.g") == 2)
         eventually(lambda: not pool.busy)
-    assert handlers.handled == Counter(range(30))
-
-
-def test_a_pool_may_grow_again_before_it_has_shrunk(handlers: Handlers) -> None:
-    with running(handlers, 6) as pool:
-        pool.dispatch(messages(handlers, range(30)))
-        eventually(lambda: handlers.at_once == 6)
-        pool.resize(2)
-        pool.resize(5)
-        pool.resize(8)
-        eventually(lambda: handlers.at_once == 8)
-        pool.resize(1)
-        handlers.gate.set()
-        eventually(lambda: living("qframe.pool.t.g") == 1)
-        eventually(lambda: not pool.busy)
-    assert handlers.most == 8
     assert handlers.handled == Counter(range(30))
 
 

@@ -57,6 +57,8 @@ def test_a_slot_is_unrevoked_from_its_lost_answer_until_its_revocation_has_been_
 
     line.run(look, look, look)
     assert seen == [{0}, {0}, frozenset()]
+    assert line.asked[:2] == [[0], [0]]
+    assert line.bodies == [1]
 
 
 @pytest.mark.promise(6, 9)
@@ -68,16 +70,6 @@ def test_a_loop_that_is_stopped_revokes_what_is_in_doubt_before_it_ends() -> Non
     [stats] = line.model.stats(line.topic, "g")
     assert (stats.todo, stats.doing) == (1, 0)
     assert line.in_flight.unanswered == frozenset()
-
-
-def test_a_revocation_whose_own_answer_is_lost_is_tried_again() -> None:
-    line = Line("delay", slots=1)
-    line.publish(0, 1)
-    line.store.after("pull", loses(AnswerLost("store", "the answer was lost")))
-    line.store.after("revoke", loses(AnswerLost("store", "the answer was lost")))
-    line.run(later(line, 50), later(line, 50))
-    assert line.asked == [[0], [0]]
-    assert line.bodies == [1]
 
 
 def test_slots_whose_answers_were_lost_while_others_answered_are_revoked_alone() -> None:

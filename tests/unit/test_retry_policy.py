@@ -105,17 +105,6 @@ def test_an_error_is_summed_up_in_one_line_of_bounded_length() -> None:
     assert len(summary(ValueError("x" * 9999))) == 500
 
 
-def test_an_error_that_cannot_say_what_it_is_ends_its_message_all_the_same() -> None:
-    class Mute(Exception):
-        def __str__(self) -> str:
-            raise LookupError
-
-    disposition = disposition_of(delivery(), Mute(), max_attempts=1, backoff=Backoff())
-    assert disposition.verdict is Verdict.DEAD
-    assert disposition.error == "Mute: its __str__ raised LookupError"
-    assert "Mute" in (disposition.traceback or "")
-
-
 class Exiting(Exception):
     def __str__(self) -> str:
         raise SystemExit(3)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-import subprocess
 import sys
 import threading
 from collections import Counter
@@ -85,30 +84,6 @@ def test_the_store_knows_that_it_is_settled_when_its_handler_is_called(
 
 
 @pytest.mark.parametrize("is_async", [False, True])
-@pytest.mark.parametrize("kind", ["stream", "ordered"])
-def test_a_clean_stop_loses_nothing_and_repeats_nothing(
-    each_app: QFrame, kind: str, is_async: bool
-) -> None:
-    topic = Topic("t", kind=kind, slots=4)
-    seen: list[int] = []
-
-    def work(message: Message) -> None:
-        seen.append(message.body)
-        if len(seen) % 200 == 0:
-            each_app.stop()
-
-    each_app.consumer(topic, "g", at_most_once=True)(handler(is_async, work))
-    each_app.publish_many(topic, [Outgoing(n, key=f"k{n % 60}") for n in range(1000)])
-    stops = 0
-    while totals(each_app, topic)[0] < 1000:
-        each_app.run(burst=True)
-        assert len(seen) == totals(each_app, topic)[0]
-        stops += 1
-    assert stops > 1
-    assert sorted(seen) == list(range(1000))
-
-
-@pytest.mark.parametrize("is_async", [False, True])
 def test_slots_that_move_to_another_worker_lose_nothing_and_repeat_nothing(
     redis_server: RedisServer, tmp_path: Path, is_async: bool
 ) -> None:
@@ -143,44 +118,6 @@ def test_slots_that_move_to_another_worker_lose_nothing_and_repeat_nothing(
         app.close()
 
 
-PROGRAM = """
-import sys, threading
-from qframe import Message, QFrame
-app = QFrame(sys.argv[1])
-
-@app.consumer("t", "g", at_most_once=True, lease="300ms", threads=1)
-def handle(message: Message) -> None:
-    print(message.body, flush=True)
-    threading.Event().wait()
-
-app.run()
-"""
-
-
-def test_what_a_killed_worker_had_begun_does_not_come_again(tmp_path: Path) -> None:
-    url = f"sqlite:///{tmp_path / 'q.db'}"
-    topic = Topic("t", kind="ordered", slots=1)
-    with QFrame(url) as app:
-        seen: list[tuple[str, int]] = []
-
-        @app.consumer(topic, "g", at_most_once=True)
-        def handle(message: Message) -> None:
-            seen.append((message.body, message.attempt))
-
-        app.publish_many(topic, [Outgoing(body, key="k") for body in ("first", "second")])
-        with subprocess.Popen(
-            [sys.executable, "-c", PROGRAM, url], stdout=subprocess.PIPE, text=True,
-            env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[3])},
-        ) as program:  # fmt: skip
-            assert program.stdout is not None
-            assert program.stdout.readline() == "first\n"
-            program.kill()
-        app.run(burst=True)
-        assert [body for body, _ in seen] == ["second"]
-        assert totals(app, topic) == (2, 0, 0)
-        assert app.store.verify(topic) == []
-
-
 @pytest.mark.parametrize("is_async", [False, True])
 def test_a_handler_that_runs_too_long_is_told_and_nothing_comes_again(
     each_app: QFrame, is_async: bool
@@ -212,6 +149,7 @@ def test_a_handler_that_runs_too_long_is_told_and_nothing_comes_again(
     assert totals(each_app, topic) == (2, 0, 0)
 
 
+@pytest.mark.gate
 @pytest.mark.parametrize("is_async", [False, True])
 def test_what_outlasts_the_grace_of_a_stop_does_not_come_again(
     redis_server: RedisServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_async: bool
@@ -296,6 +234,7 @@ def test_what_is_being_settled_when_the_grace_is_over_is_given_back_at_once(
         assert app.store.verify(topic) == []
 
 
+@pytest.mark.gate
 @pytest.mark.parametrize("kind", KINDS)
 def test_what_was_settled_and_not_answered_is_not_lost_by_a_renewal(
     each_app: QFrame, monkeypatch: pytest.MonkeyPatch, kind: str
@@ -414,6 +353,7 @@ def test_no_handler_is_called_while_the_store_cannot_be_told(
         assert direct.store.verify(topic) == []
 
 
+@pytest.mark.gate
 @pytest.mark.parametrize("seed", range(3))
 def test_lost_answers_repeat_no_message(
     redis_server: RedisServer, tmp_path: Path, seed: int
@@ -472,28 +412,6 @@ def test_a_backoff_before_retries_that_never_come_is_refused() -> None:
     with pytest.raises(BadOption, match=r"backoff Backoff.*: with max_attempts=1 nothing is retr"):
         consumer_options(max_attempts=1, backoff="5s")
     consumer_options(max_attempts=1, local_retries=2)  # which are none of its attempts
-
-
-@pytest.mark.parametrize(
-    ("point", "calls", "attempts"), [("pull", 1, 2), ("commit", 1, 2), ("settle", 0, 1)]
-)
-@pytest.mark.parametrize("is_async", [False, True])
-def test_a_harness_shows_what_a_lost_worker_costs(
-    point: str, calls: int, attempts: int, is_async: bool
-) -> None:
-    app = QFrame()
-    seen: list[int] = []
-    topic = Topic("t", kind="ordered", slots=2)
-    app.consumer(topic, "g", at_most_once=True)(
-        handler(is_async, lambda message: seen.append(message.attempt))
-    )
-    with Harness(app) as harness:
-        harness.crash_after(point)
-        harness.publish(topic, "x", key="k")
-        harness.drain()
-        harness.assert_all_done()
-        assert len(seen) == calls
-        assert len(harness.deliveries) == attempts
 
 
 def test_a_harness_that_redelivers_everything_leaves_out_what_cannot_come_again() -> None:

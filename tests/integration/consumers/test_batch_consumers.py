@@ -123,15 +123,7 @@ def test_a_full_batch_waits_for_no_time_and_a_burst_for_no_batch(small: Shop) ->
     assert [len(call) for call in small.calls] == [10, 10, 5] or len(small.calls) > 3
 
 
-def test_a_hot_key_goes_in_full_batches(small: Shop) -> None:
-    small.consume(small.note, Batch(50, "1h"), threads=1)
-    small.app.publish_many(STREAM, [Outgoing(number, key="hot") for number in range(1000)])
-    small.app.run(burst=True)
-    assert small.bodies == list(range(1000))
-    assert max(len(call) for call in small.calls) == 50
-    assert len(small.calls) < 40  # 20, and those of a worker that begins with little
-
-
+@pytest.mark.gate
 @pytest.mark.promise(9)
 def test_what_was_gathered_is_given_back_uncounted_by_a_stop(shop: Shop) -> None:
     shop.consume(shop.note, Batch(40, "1h"))
@@ -226,23 +218,6 @@ def test_one_poison_message_dies_and_all_others_are_done_once(
     assert any(isinstance(error, IntegrityError) for error in small.errors)
 
 
-@pytest.mark.parametrize("name", [*MARKING, *TRANSACTIONAL])
-def test_what_is_published_again_is_acked_without_its_handler(
-    request: pytest.FixtureRequest, tmp_path: Path, small: Shop, name: str
-) -> None:
-    def transactional(messages: list[Message], connection: Connection) -> None:
-        del connection
-        small.note(messages)
-
-    with checker_of(request, name, tmp_path, key=lambda message: message.body) as checker:
-        handler = transactional if name in TRANSACTIONAL else small.note
-        small.consume(handler, Batch(20, "10ms"), idempotent_checker=checker)
-        small.app.publish_many(STREAM, [*range(100), *range(100), *range(50)])
-        small.app.run(burst=True)
-    assert sorted(small.bodies) == list(range(100))
-    assert small.events["delivery.duplicate"] >= 150
-
-
 @pytest.mark.parametrize("name", ["redis", "database-postgres", "transactional-postgres"])
 def test_what_another_worker_has_in_hand_waits_and_the_others_go_on(
     request: pytest.FixtureRequest, tmp_path: Path, name: str
@@ -306,43 +281,36 @@ def test_a_batch_that_takes_too_long_is_halved_and_what_takes_too_long_alone_is_
     assert small.events["delivery.retried"] == 1
 
 
-def test_messages_that_are_taken_over_are_acked_after_the_handler_by_anybody(shop: Shop) -> None:
-    taken: list[Message] = []
-
-    def handle(messages: list[Message]) -> None:
-        taken.extend(messages)
-
-    def ack_all() -> bool:
-        for message in [message for message in taken if not message.settled]:
-            message.ack()
-        return shop.app.admin.lag(STREAM, "g") == 0
-
-    shop.consume(handle, Batch(4, "20ms"), auto_ack=False)
-    shop.app.publish_many(STREAM, [Outgoing(number, key="k") for number in range(8)])
-    shop.start()
-    eventually(lambda: taken)
-    eventually(ack_all)
-    assert [message.body for message in taken] == list(range(8))
-
-
 @pytest.mark.promise(9)
-def test_a_stop_gives_a_running_batch_its_grace_and_then_gives_it_back(tmp_path: Path) -> None:
+@pytest.mark.parametrize("is_async", [False, True])
+def test_a_stop_gives_a_running_batch_its_grace_and_then_gives_it_back(
+    tmp_path: Path, is_async: bool
+) -> None:
     begun, gate = threading.Event(), threading.Event()
-    url = f"sqlite:///{tmp_path / 'queue.db'}?synchronous=normal"
-    shop = Shop(url, grace=0.2)
+    ended: list[str] = []
+    shop = Shop(f"sqlite:///{tmp_path / 'queue.db'}?synchronous=normal", grace=0.2)
 
     def handle(messages: list[Message]) -> None:
         begun.set()
         gate.wait(60)
 
-    shop.consume(handle, Batch(10, "10ms"), threads=1)
+    async def handle_async(messages: list[Message]) -> None:
+        begun.set()
+        try:
+            await asyncio.sleep(60)
+        finally:
+            ended.append("cancelled")
+
+    shop.consume(handle_async if is_async else handle, Batch(10, "10ms"), threads=1)
     with shop.app:
         shop.app.publish_many(STREAM, range(4))
         shop.start()
         begun.wait(60)
         shop.stop()
+        assert ended == ["cancelled"] * is_async
         assert shop.app.admin.lag(STREAM, "g") == 4
         assert sum(each.doing for each in shop.app.store.stats(STREAM, "g")) == 0
+        assert shop.dead_bodies() == []
         gate.set()
         assert shop.app.store.verify(STREAM) == []
 
@@ -376,24 +344,6 @@ def test_a_batch_whose_transaction_outlasts_the_grace_is_given_back_and_not_comm
 # Async handlers.
 
 
-def test_an_async_handler_gets_batches_in_the_workers_loop(shop: Shop) -> None:
-    threads: set[str] = set()
-
-    async def handle(messages: list[Message]) -> None:
-        await asyncio.sleep(0)
-        threads.add(threading.current_thread().name)
-        shop.note(messages)
-        if any(message.body == 5 for message in messages):
-            raise ValueError
-
-    shop.consume(handle, Batch(8, "10ms"), max_attempts=2)
-    shop.app.publish_many(STREAM, [Outgoing(number, key=f"k{number % 3}") for number in range(50)])
-    shop.app.run(burst=True)
-    assert threads == {"qframe.loop"}
-    assert shop.dead_bodies() == [5]
-    assert set(shop.bodies) == set(range(50))
-
-
 def test_an_async_batch_that_takes_too_long_is_cancelled_and_halved(small: Shop) -> None:
     cancelled: list[int] = []
 
@@ -412,31 +362,6 @@ def test_an_async_batch_that_takes_too_long_is_cancelled_and_halved(small: Shop)
     assert cancelled[-1] == 1
     assert small.app.admin.lag(STREAM, "g") == 0
     assert small.events["delivery.retried"] == 1
-
-
-def test_a_stop_cancels_an_async_batch_after_its_grace_and_gives_it_back(tmp_path: Path) -> None:
-    begun = threading.Event()
-    ended: list[str] = []
-    url = f"sqlite:///{tmp_path / 'queue.db'}?synchronous=normal"
-    shop = Shop(url, grace=0.2)
-
-    async def handle(messages: list[Message]) -> None:
-        begun.set()
-        try:
-            await asyncio.sleep(60)
-        finally:
-            ended.append("cancelled")
-
-    shop.consume(handle, Batch(10, "10ms"), threads=1)
-    with shop.app:
-        shop.app.publish_many(STREAM, range(4))
-        shop.start()
-        begun.wait(60)
-        shop.stop()
-        assert ended == ["cancelled"]
-        assert sum(each.doing for each in shop.app.store.stats(STREAM, "g")) == 0
-        assert shop.app.admin.lag(STREAM, "g") == 4
-        assert shop.dead_bodies() == []
 
 
 @pytest.mark.parametrize("database", ["sqlite", "postgres"])

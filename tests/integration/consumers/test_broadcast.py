@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import socket
 import threading
 from collections import Counter
@@ -14,10 +13,8 @@ from typing import Any
 import pytest
 from eventually import eventually
 from servers import RedisServer
-from typer.testing import CliRunner
 
-from qframe import Message, Outgoing, QFrame, Reject, Topic, UnknownGroup, WorkerFailed
-from qframe.cli.main import cli
+from qframe import Message, Outgoing, QFrame, Topic, UnknownGroup, WorkerFailed
 
 KINDS = ("stream", "ordered", "delay", "priority", "merge")
 
@@ -88,6 +85,7 @@ def opened(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Opened]:
         app.close()
 
 
+@pytest.mark.gate
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_instance_gets_every_message_and_goes_on_from_its_own_offset_after_a_restart(
     opened: Opened, kind: str
@@ -113,6 +111,7 @@ def test_every_instance_gets_every_message_and_goes_on_from_its_own_offset_after
     assert [totals.lag for totals in first.app.admin.topic(topic).groups] == [0, 0]
 
 
+@pytest.mark.gate
 def test_instances_that_run_at_once_do_not_take_each_others_slots(opened: Opened) -> None:
     topic = Topic("prices", slots=4)
     both = [Instance(opened(name), topic) for name in ("pod-1", "pod-2")]
@@ -139,22 +138,6 @@ def test_a_new_instance_begins_with_what_comes_unless_it_is_told_to_start_at_the
     assert late.burst() == early.burst() == [10]
 
 
-def test_beside_it_a_group_shares_messages_as_ever(opened: Opened) -> None:
-    topic = Topic("prices", "ordered", slots=2)
-    app = opened("pod-1")
-    both = Instance(app, topic)
-    shared: list[Any] = []
-
-    @app.consumer(topic, "billing")
-    def bill(message: Message) -> None:
-        shared.append(message.body)
-
-    both.burst()
-    app.publish_many(topic, [Outgoing(n, key=f"k{n}") for n in range(10)])
-    assert both.burst() == sorted(shared) == list(range(10))
-    assert app.admin.groups(topic) == ["audit@pod-1", "billing"]
-
-
 def test_a_process_that_only_publishes_leaves_no_group_behind(opened: Opened) -> None:
     topic = Topic("prices", "ordered", slots=2)
     web = Instance(opened("web"), topic)
@@ -172,31 +155,6 @@ def test_the_host_names_an_instance_that_is_given_no_name(
     [group] = nameless.app.admin.groups(topic)
     assert group == "audit@" + ("b-ro-pc" + "x" * 99)[:64]
     assert nameless.app.admin.lag(topic, group) == 0
-
-
-def test_a_slot_of_an_instance_can_be_in_line_as_well(opened: Opened) -> None:
-    topic = Topic("prices", slots=2)
-    running: Counter[int] = Counter()
-    overlaps: list[int] = []
-    both = [Instance(opened(name), topic, serial=True, threads=8) for name in ("a", "b")]
-    for each in both:
-        each.burst()
-
-        def work(message: Message) -> None:
-            running[message.slot] += 1
-            threading.Event().wait(0.0005)
-            if running[message.slot] > 1:
-                overlaps.append(message.slot)
-            running[message.slot] -= 1
-
-        each.work = work
-    both[0].app.publish_many(topic, [Outgoing(n, key=f"k{n}") for n in range(200)])
-    for each in both:
-        assert each.burst() == list(range(200))
-        for slot in range(2):
-            mine = [n for n in each.seen if topic.slot_of(f"k{n}".encode()) == slot]
-            assert mine == sorted(mine)
-    assert not overlaps
 
 
 def test_a_worker_whose_group_has_expired_meanwhile_subscribes_anew_and_goes_on(
@@ -242,18 +200,6 @@ def test_a_worker_whose_group_has_expired_meanwhile_subscribes_anew_and_goes_on(
     assert other.admin.lag(topic, "audit@pod-1") == 0
 
 
-def test_a_worker_whose_plain_group_is_dropped_ends_with_an_error(opened: Opened) -> None:
-    topic = Topic("prices", slots=2)
-    plain = Instance(opened(), topic, broadcast=False)
-    other = opened()
-    with plain.running():
-        other.store.drop_group(topic, "audit")
-        other.publish(topic, 1)
-        eventually(lambda: plain.failure)
-    assert isinstance(plain.failure, WorkerFailed)
-    assert isinstance(plain.failure.__cause__, UnknownGroup)
-
-
 @pytest.mark.parametrize("broadcast", [False, True])
 def test_a_group_that_is_dropped_before_its_worker_has_a_slot_is_as_one_dropped_later(
     opened: Opened, monkeypatch: pytest.MonkeyPatch, broadcast: bool
@@ -285,39 +231,3 @@ def test_a_group_that_is_dropped_before_its_worker_has_a_slot_is_as_one_dropped_
         assert isinstance(one.failure, WorkerFailed)
         assert isinstance(one.failure.__cause__, UnknownGroup)
     assert dropped
-
-
-def test_people_on_call_can_name_such_a_group(
-    opened: Opened, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    topic = Topic("prices", slots=1)
-    one = Instance(opened("pod-1"), topic)
-
-    def work(message: Message) -> None:
-        if message.body == "bad":
-            raise Reject
-
-    one.work = work
-    one.burst()
-    one.app.publish(topic, "bad", id="m1")
-    one.burst()
-    one.app.publish(topic, "next")
-
-    settings = one.app.settings
-    monkeypatch.setenv("QFRAME_STORE", settings.store)
-    monkeypatch.setenv("QFRAME_NAMESPACE", settings.namespace)
-
-    def qframe(*words: str) -> Any:
-        answer = CliRunner().invoke(cli, [*words, "--json"], catch_exceptions=False)
-        assert answer.exit_code == 0, answer.output
-        return json.loads(answer.stdout)
-
-    [shown] = qframe("groups", "prices")
-    assert (shown["group"], shown["lag"], shown["dead"]) == ("audit@pod-1", 1, 1)
-    [letter] = qframe("dead", "list", "prices", "audit@pod-1")
-    assert letter["id"] == "m1"
-    [waiting] = qframe("peek", "prices", "audit@pod-1")
-    assert waiting["body"] == "next"
-    moved = qframe("seek", "prices", "audit@pod-1", "latest")
-    assert moved["offsets"] == {"0": 2}
-    assert one.burst() == []

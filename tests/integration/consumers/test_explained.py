@@ -53,6 +53,7 @@ def explained(app: QFrame) -> Explanation:
     return one
 
 
+@pytest.mark.gate
 @pytest.mark.parametrize("kind", ["stream", "ordered"])
 def test_it_names_the_worker_that_handles_a_message_since_when_and_the_attempts_before(
     app: QFrame, kind: str

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 import threading
 import time
 from pathlib import Path
 from typing import Any
 
 import pytest
-from apps import running
+from apps import batched, handler, running
 from eventually import eventually
 from sqlalchemy import create_engine
 
@@ -57,23 +56,8 @@ def test_every_message_is_counted_once_and_measured(each_app: QFrame, way: str) 
     topic = Topic("t", slots=2)
     options: dict[str, Any] = {"batch": Batch(10, within=0.01)} if way == "batch" else {}
     each_app.measure()
-
-    if way == "loop":
-
-        @each_app.consumer(topic, "g")
-        async def ahandle(message: Message) -> None:
-            await asyncio.sleep(0)
-
-    elif way == "batch":
-
-        @each_app.consumer(topic, "g", **options)
-        def handle_all(messages: list[Message]) -> None: ...
-
-    else:
-
-        @each_app.consumer(topic, "g")
-        def handle(message: Message) -> None: ...
-
+    make = batched if way == "batch" else handler
+    each_app.consumer(topic, "g", **options)(make(way == "loop", lambda _: None))
     each_app.publish_many(topic, range(200))
     each_app.run(burst=True)
     assert outcomes(each_app) == {"ack": 200}
@@ -86,6 +70,7 @@ def test_every_message_is_counted_once_and_measured(each_app: QFrame, way: str) 
     assert number(each_app, "qframe_store_seconds", "pull").counts[-1] > 0
 
 
+@pytest.mark.gate
 @pytest.mark.parametrize("way", ["direct", "gate", "checker"])
 def test_slow_calls_among_quick_ones_are_measured_by_themselves(
     each_app: QFrame, way: str, tmp_path: Path
@@ -171,15 +156,6 @@ def test_what_runs_is_in_flight_and_its_time_grows(each_app: QFrame) -> None:
         assert number(each_app, "qframe_in_flight", *WHERE) >= 1
         go.set()
         eventually(lambda: outcomes(each_app) == {"ack": 3})
-
-
-def test_time_without_a_token_is_counted(each_app: QFrame) -> None:
-    topic = Topic("t", slots=1)
-    each_app.measure()
-    each_app.consumer(topic, "g", rate_limit=RateLimit("20/s", burst=1))(lambda: None)
-    each_app.publish_many(topic, range(5))
-    each_app.run(burst=True)
-    assert number(each_app, "qframe_limited_seconds", *WHERE) > 0
 
 
 def test_no_time_without_a_token_is_counted_once_the_worker_has_stopped(each_app: QFrame) -> None:

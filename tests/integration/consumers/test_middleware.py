@@ -26,6 +26,8 @@ from qframe import (
 )
 from qframe.testing import Harness
 
+pytestmark = pytest.mark.gate
+
 TOPIC = Topic("t", kind="ordered", slots=2)
 SOON = 0.02
 CURRENT: ContextVar[str | None] = ContextVar("current", default=None)

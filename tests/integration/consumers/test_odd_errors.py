@@ -6,6 +6,7 @@ import os
 from typing import Any
 
 import pytest
+from apps import batched, handler
 
 from qframe import Backoff, Batch, Message, Outgoing, QFrame, Topic
 
@@ -48,20 +49,13 @@ def test_an_error_that_cannot_be_told_as_it_is_ends_its_own_message_and_the_work
             raise errors[-1 - message.body]
         done.append(message.body)
 
-    async def later(message: Message) -> None:
-        work(message)
-
-    def many(messages: list[Message]) -> None:
-        for message in messages:
-            work(message)
-
     options: dict[str, Any] = {"max_attempts": max_attempts}
     if max_attempts > 1:
         options["backoff"] = Backoff(0.01, cap=0.01)
     if how == "batch":
         options["batch"] = Batch(size=8, within=0.01)
-    handler: Any = {"sync": work, "async": later, "batch": many}[how]
-    each_app.consumer(topic, "g", **options)(handler)
+    make = batched if how == "batch" else handler
+    each_app.consumer(topic, "g", **options)(make(how == "async", work))
     bodies = [*range(GOOD), *(-1 - number for number in range(len(errors)))]
     each_app.publish_many(topic, [Outgoing(body, key=f"k{body}") for body in bodies])
     each_app.run(burst=True)

@@ -23,6 +23,10 @@ def returns_a_generator(message: Message) -> Any:
     return (number for number in (1, 2))
 
 
+def returns_a_coroutine(message: Message) -> Any:
+    return forgets_to_await(message)
+
+
 def returns_a_generator_for_all(messages: list[Message]) -> Any:
     return (number for number in (1, 2))
 
@@ -31,6 +35,7 @@ HANDLERS = [
     (forgets_to_await, {}),
     (forgets_to_await_for_all, {"batch": Batch(4, "10ms")}),
     (returns_a_generator, {}),
+    (returns_a_coroutine, {}),
     (returns_a_generator_for_all, {"batch": Batch(4, "10ms")}),
 ]
 

@@ -10,8 +10,7 @@ from apps import running, told
 from eventually import eventually
 from sqlalchemy import create_engine
 
-from qframe import AllOf, Backoff, Batch, DatabaseChecker, Message, Outgoing, QFrame, Topic
-from qframe.testing import Harness
+from qframe import AllOf, Backoff, DatabaseChecker, Message, Outgoing, QFrame, Topic
 
 KINDS = ("stream", "ordered", "delay", "priority", "merge")
 SOON = Backoff(0.02, cap=0.02)
@@ -131,57 +130,3 @@ def test_a_checker_is_not_asked_about_what_is_skipped(each_app: QFrame, tmp_path
     each_app.run(burst=True)
     assert sorted(seen) == list(range(0, 30, 3))
     assert (events["delivery.claimed"], events["delivery.skipped"]) == (10, 20)
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_an_async_handler_has_only_what_bears_the_tags(each_app: QFrame, kind: str) -> None:
-    topic = Topic("t", kind=kind, slots=2)
-    seen: list[int] = []
-
-    @each_app.consumer(topic, "g", tags="red")
-    async def handle(message: Message) -> None:
-        seen.append(message.body)
-
-    each_app.publish_many(topic, tagged(60))
-    each_app.run(burst=True)
-    assert sorted(seen) == list(range(0, 60, 3))
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_a_harness_skips_what_a_worker_skips(kind: str) -> None:
-    app = QFrame()
-    topic = Topic("t", kind=kind, slots=2)
-    seen: list[int] = []
-    app.consumer(topic, "g", tags="red")(_keeper(seen))
-    with Harness(app) as harness:
-        app.publish_many(topic, tagged(30, keys=5 if kind in ("stream", "ordered") else None))
-        tally = harness.run_until_idle()
-        assert (tally.handed_out, tally.acked) == (30, 30)
-        assert sorted(seen) == list(range(0, 30, 3))
-        assert [each.calls for each in harness.deliveries if each.body % 3] == [0] * 20
-        harness.assert_all_done()
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_a_batch_has_only_what_bears_the_tags(each_app: QFrame, kind: str) -> None:
-    topic = Topic("t", kind=kind, slots=4)
-    seen: list[tuple[str | None, int]] = []
-    events = told(each_app)
-
-    @each_app.consumer(topic, "g", tags="red", batch=Batch(16, "10ms"), backoff=SOON)
-    def handle(messages: list[Message]) -> None:
-        if any(message.body % 33 == 0 and message.attempt == 1 for message in messages):
-            raise ValueError
-        seen.extend((message.key, message.body) for message in messages)
-
-    keys = 7 if kind in ("stream", "ordered") else None
-    each_app.publish_many(topic, tagged(300, keys))
-    each_app.run(burst=True)
-    assert sorted(body for _, body in seen) == list(range(0, 300, 3))
-    assert events["delivery.skipped"] >= 200
-    assert each_app.admin.lag(topic, "g") == 0
-    assert each_app.store.verify(topic) == []
-    if kind == "ordered":
-        for key in {key for key, _ in seen}:
-            own = [body for each, body in seen if each == key]
-            assert own == sorted(own)

@@ -72,6 +72,7 @@ def acknowledges(message: Message) -> None:
     message.ack()
 
 
+@pytest.mark.gate
 @pytest.mark.parametrize(
     ("ending", "errors"),
     [

@@ -23,7 +23,6 @@ from qframe import (
     Message,
     Middleware,
     NeedRetry,
-    NotSupported,
     Outgoing,
     QFrame,
     RateLimit,
@@ -227,6 +226,7 @@ def test_in_batches_what_is_unwanted_costs_no_claim_and_no_token(
     assert events["delivery.claimed"] == (0 if how == "none" else 20)
 
 
+@pytest.mark.gate
 @pytest.mark.parametrize("how", CHECKERS)
 @pytest.mark.parametrize("serial", [False, True])
 def test_an_unwanted_message_behind_one_that_is_retried_comes_back_with_it_in_order(
@@ -396,22 +396,6 @@ class Noting(Middleware):
 
 
 @BOTH
-def test_a_hook_of_a_list_handler_hears_of_each_message_that_is_handled_and_of_no_other(
-    app: QFrame, is_async: bool
-) -> None:
-    topic = Topic("t", slots=2)
-    noting = Noting()
-    app.consumer(
-        topic, "g", tags="red", batch=Batch(8, "1ms"), rate_limit="200/s", middleware=noting
-    )(batched(is_async, lambda message: None))
-    app.publish_many(topic, tagged(240, keys=7))
-    app.run(burst=True)
-    each_once = dict.fromkeys(range(0, 240, 3), 1)
-    assert noting.count("before") == noting.count("after") == each_once
-    assert not noting.count("on_failure")
-
-
-@BOTH
 def test_a_before_that_refuses_one_message_of_a_batch_costs_the_others_nothing(
     app: QFrame, is_async: bool
 ) -> None:
@@ -521,40 +505,6 @@ def test_a_harness_has_at_most_once_with_tags_limits_and_breakers(
         harness.drain()
         assert sorted(calls) == list(range(0, 60, 3))
         harness.assert_all_done()
-
-
-@pytest.mark.parametrize("options", [{}, {"batch": Batch(4, "1s")}, {"at_most_once": True}])
-def test_in_a_harness_a_paused_group_waits_until_it_is_resumed(
-    app: QFrame, options: dict[str, Any]
-) -> None:
-    topic = Topic("t", kind="ordered", slots=2)
-    seen: list[int] = []
-    make = batched if "batch" in options else handler
-    app.consumer(topic, "g", tags="red", rate_limit=RateLimit("5/s", burst=2), **options)(
-        make(False, lambda message: seen.append(message.body))
-    )
-    with Harness(app) as harness:
-        app.publish_many(topic, tagged(60, keys=5))
-        harness.run_until_idle()
-        assert len(seen) == 2
-        app.admin.pause(topic, "g")
-        harness.advance(minutes=10)
-        assert len(seen) == 2
-        app.admin.resume(topic, "g")
-        app.admin.tune(topic, "g", rate="1000/s")
-        harness.drain()
-        assert sorted(seen) == list(range(0, 60, 3))
-        harness.assert_all_done()
-
-
-def test_a_harness_refuses_a_pull(app: QFrame) -> None:
-    topic = Topic("t")
-    with (
-        Harness(app, topics=[topic]),
-        pytest.raises(NotSupported, match="pull in a Harness"),
-        app.pull(topic, "g"),
-    ):
-        pass
 
 
 @pytest.mark.parametrize("how", CHECKERS)

@@ -40,6 +40,8 @@ from qframe.telemetry.tracing import Tracing
 from qframe.testing import Harness
 from qframe.web.gateway import Gateway
 
+pytestmark = pytest.mark.gate
+
 ROOT = Path(__file__).resolve().parents[3]
 SOON = Backoff(0.01, cap=0.01)
 TOPIC = Topic("orders", slots=1)
@@ -76,6 +78,10 @@ def app(tmp_path: Path) -> Iterator[QFrame]:
 def is_linked(span: ReadableSpan, *to: ReadableSpan) -> bool:
     linked = {(link.context.trace_id, link.context.span_id) for link in span.links}
     return linked == {(one.context.trace_id, one.context.span_id) for one in to}
+
+
+def nothing(message: Message) -> None:
+    """A handler with nothing to do."""
 
 
 def test_a_message_is_followed_through_its_retries_to_its_end(
@@ -155,34 +161,6 @@ def test_a_batch_is_one_span_with_a_link_to_each_context(app: QFrame, recorded: 
             for span in published] == [2, 2]  # fmt: skip
 
 
-def test_a_handler_that_is_cancelled_has_failed(app: QFrame, recorded: Recorded) -> None:
-    app.trace(Tracing(recorded.provider))
-
-    @app.consumer(TOPIC, "billing", timeout=0.05, max_attempts=1)
-    async def handle(message: Message) -> None:
-        await asyncio.Event().wait()
-
-    app.publish(TOPIC, 1)
-    app.run(burst=True)
-    [span] = recorded.spans("process orders")
-    assert span.status.status_code is StatusCode.ERROR
-    assert (span.attributes or {})["error.type"] == "CancelledError"
-
-
-def test_a_context_that_a_message_bears_already_is_its_own(app: QFrame, recorded: Recorded) -> None:
-    app.trace(Tracing(recorded.provider))
-    seen: list[Any] = []
-
-    @app.consumer(TOPIC, "billing")
-    def handle(message: Message) -> None:
-        seen.append(message.headers["traceparent"])
-
-    given = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
-    app.publish(TOPIC, 1, headers={"traceparent": given})
-    app.run(burst=True)
-    assert seen == [given]
-
-
 def test_a_message_of_an_outbox_carries_the_context_of_its_transaction(
     app: QFrame, recorded: Recorded, tmp_path: Path
 ) -> None:
@@ -190,9 +168,7 @@ def test_a_message_of_an_outbox_carries_the_context_of_its_transaction(
     engine = create_engine(f"sqlite:///{tmp_path / 'shop.db'}")
     outbox = app.relay(Outbox(engine))
 
-    @app.consumer(TOPIC, "billing")
-    def handle(message: Message) -> None: ...
-
+    app.consumer(TOPIC, "billing")(nothing)
     with recorded.tracer.start_as_current_span("request") as request, engine.begin() as connection:
         outbox.publish(connection, TOPIC, 1)
     app.run(burst=True)
@@ -205,10 +181,7 @@ def test_a_buffered_message_carries_the_context_of_its_publisher(
     app: QFrame, recorded: Recorded
 ) -> None:
     app.trace(Tracing(recorded.provider))
-
-    @app.consumer(TOPIC, "billing")
-    def handle(message: Message) -> None: ...
-
+    app.consumer(TOPIC, "billing")(nothing)
     with app.buffered() as buffered, recorded.tracer.start_as_current_span("request") as request:
         buffered.publish(TOPIC, 1).result()
     app.run(burst=True)
@@ -223,9 +196,7 @@ def test_a_timer_carries_the_context_of_the_change_of_its_body(
     app.trace(Tracing(recorded.provider))
     timers = Topic("timers", kind="delay", slots=1)
 
-    @app.consumer(timers, "billing")
-    def handle(message: Message) -> None: ...
-
+    app.consumer(timers, "billing")(nothing)
     app.timers.schedule(timers, 1, key="a", delay=60)
     with recorded.tracer.start_as_current_span("request") as request:
         app.timers.change(timers, "a", 2)
@@ -313,9 +284,7 @@ def test_a_handler_has_nothing_of_the_context_of_the_thread_that_calls_it(
 ) -> None:
     app.trace(Tracing(recorded.provider, parent=parent))
 
-    @app.consumer(TOPIC, "billing")
-    def handle(message: Message) -> None: ...
-
+    app.consumer(TOPIC, "billing")(nothing)
     with Harness(app) as harness:
         harness.publish(TOPIC, 1)
         with recorded.tracer.start_as_current_span("request") as request:
@@ -405,19 +374,6 @@ def test_a_client_of_the_gateway_publishes_in_the_span_of_its_request(
     assert publish.parent.span_id == request.span_id
 
 
-def test_what_qframe_publishes_for_itself_has_no_span(app: QFrame, recorded: Recorded) -> None:
-    app.trace(Tracing(recorded.provider))
-
-    @app.consumer(TOPIC, "billing")
-    def handle(message: Message) -> None: ...
-
-    app.publish(TOPIC, 1)
-    app.admin.pause(TOPIC, "billing")
-    app.schedules.put("daily", "@daily", topic=TOPIC)
-    assert len(app.admin.audit()) == 1
-    assert {span.name for span in recorded.ended} == {"publish orders"}
-
-
 class OneHeader(TextMapPropagator):
     """Writes a context in a header of another name than W3C's, as B3 does."""
 
@@ -450,9 +406,7 @@ def other_propagator() -> Iterator[None]:
 def test_any_propagator_joins_the_spans(app: QFrame, recorded: Recorded) -> None:
     app.trace(Tracing(recorded.provider, parent=True))
 
-    @app.consumer(TOPIC, "billing")
-    def handle(message: Message) -> None: ...
-
+    app.consumer(TOPIC, "billing")(nothing)
     given = f"{7:032x}-{8:016x}-1"
     app.publish(TOPIC, 1, headers={"b3": given})
     app.publish(TOPIC, 2)

@@ -169,23 +169,6 @@ def test_a_slow_handler_that_asks_for_a_retry_in_place_does_not_stand_before_the
     assert sorted(downstream.done["k"]) == list(range(100, 120))
 
 
-def test_messages_that_fail_for_themselves_do_not_stop_the_others(app: QFrame) -> None:
-    topic = Topic("events", slots=4)
-    downstream = Downstream()
-    app.events.listen(downstream.hear)
-
-    @app.consumer(topic, "g", breaker=Breaker(20), max_attempts=1)
-    def handle(message: Message) -> None:
-        if message.body % 3 == 0:
-            raise ValueError("a bad one")
-        downstream.call(message)
-
-    app.publish_many(topic, [Outgoing(number, key=f"k{number}") for number in range(300)])
-    app.run(burst=True)
-    assert downstream.handled == 200
-    assert downstream.told["consumer.tripped"] == 0
-
-
 def test_a_burst_waits_for_a_breaker_and_ends_when_all_is_done(app: QFrame) -> None:
     topic = Topic("events", slots=1)
     downstream = Downstream()

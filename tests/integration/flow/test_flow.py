@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from apps import handler
 from eventually import eventually
 from sqlalchemy import Connection, create_engine, text
 
@@ -25,7 +26,6 @@ from qframe import (
     Topic,
     TransactionalChecker,
 )
-from qframe.errors import BadOption
 from qframe.options.flow import RateLimit
 from qframe.runtime.flow.admission import LONGEST_SLEEP_S, AdmissionControl
 
@@ -98,16 +98,13 @@ def test_a_paused_consumer_handles_nothing_more_and_goes_on_in_order(
     go_on = threading.Event()
     begun = threading.Event()
 
-    def handle(message: Message) -> None:
+    def work(message: Message) -> None:
         handled.append((message.key, message.body))
         if len(handled) == 50:
             begun.set()
             go_on.wait(60)
 
-    async def handle_async(message: Message) -> None:
-        handle(message)
-
-    app.consumer(topic, "g", threads=1)(handle_async if is_async else handle)
+    app.consumer(topic, "g", threads=1)(handler(is_async, work))
     items = [Outgoing(number, key=f"k{number % 7}") for number in range(300)]
     app.publish_many(topic, items)
     with running(app) as flow:
@@ -136,45 +133,13 @@ def test_a_limited_consumer_begins_no_faster_and_as_fast_as_it_may(
     limit = RateLimit("100/s", burst=10)
     starts: list[float] = []
 
-    def handle(_: Message) -> None:
-        starts.append(time.monotonic())
-
-    async def handle_async(message: Message) -> None:
-        handle(message)
-
     app.consumer(topic, "g", rate_limit=limit, threads=THREADS)(
-        handle_async if is_async else handle
+        handler(is_async, lambda _: starts.append(time.monotonic()))
     )
     app.publish_many(topic, [Outgoing(number, key=f"k{number % 7}") for number in range(110)])
     with running(app):
         eventually(lambda: len(starts) == 110)
     assert_within(starts, limit)
-
-
-@pytest.mark.parametrize("is_async", [False, True])
-def test_in_batches_each_message_takes_a_token(app: QFrame, is_async: bool) -> None:
-    topic = Topic("events", "ordered", slots=4)
-    limit = RateLimit("100/s", burst=10)
-    starts: list[float] = []
-    handled: list[int] = []
-
-    def handle(messages: list[Message]) -> None:
-        starts.extend([time.monotonic()] * len(messages))
-        handled.extend(message.body for message in messages)
-
-    async def handle_async(messages: list[Message]) -> None:
-        handle(messages)
-
-    app.consumer(topic, "g", rate_limit=limit, batch=Batch(16, within="20ms"), threads=2)(
-        handle_async if is_async else handle
-    )
-    app.publish_many(topic, [Outgoing(number, key=f"k{number % 7}") for number in range(110)])
-    with running(app):
-        eventually(lambda: len(starts) == 110)
-    assert_within(starts, limit, in_hand=2 * 16)
-    for key in range(7):
-        numbers = [number for number in handled if number % 7 == key]
-        assert numbers == sorted(numbers)
 
 
 @pytest.mark.parametrize("key", ["one", None])
@@ -211,43 +176,6 @@ def test_a_retry_in_place_takes_a_token_as_every_call_does(app: QFrame) -> None:
     assert_within(starts, limit)
 
 
-def test_the_rate_changes_while_the_worker_runs(app: QFrame) -> None:
-    topic = Topic("events", slots=1)
-    handled: list[int] = []
-
-    @app.consumer(topic, "g", rate_limit="1/h")
-    def handle(message: Message) -> None:
-        handled.append(message.body)
-
-    app.publish_many(topic, range(50))
-    with running(app) as flow:
-        eventually(lambda: handled == [0])
-        with pytest.raises(BadOption):
-            flow.set_rate("fast")
-        flow.set_rate("1000/s")
-        eventually(lambda: len(handled) == 50)
-        flow.set_rate(None)
-        assert flow.limit == RateLimit("1/h")
-
-
-def test_a_consumer_without_a_limit_is_limited_while_it_runs(app: QFrame) -> None:
-    topic = Topic("events", slots=1)
-    starts: list[float] = []
-    limit = RateLimit("50/s")
-
-    @app.consumer(topic, "g", threads=THREADS)
-    def handle(_: Message) -> None:
-        starts.append(time.monotonic())
-
-    with running(app) as flow:
-        flow.set_rate("50/s")
-        app.publish_many(topic, range(40))
-        eventually(lambda: len(starts) == 40)
-        assert_within(starts, limit)
-        flow.set_rate(None)
-        assert flow.limit is None
-
-
 def test_a_slow_key_does_not_use_up_what_others_may_take(app: QFrame) -> None:
     topic = Topic("events", slots=1)
     handled: list[int] = []
@@ -267,6 +195,7 @@ def test_a_slow_key_does_not_use_up_what_others_may_take(app: QFrame) -> None:
         go_on.set()
 
 
+@pytest.mark.gate
 @pytest.mark.promise(1, 3)
 @pytest.mark.parametrize("kind", ["stream", "ordered"])
 @pytest.mark.parametrize("is_async", [False, True])

@@ -113,6 +113,7 @@ def measure(history: History) -> None:
     assert 0.95 * LIMIT.per_s <= reached <= 1.05 * LIMIT.per_s
 
 
+@pytest.mark.gate
 def test_a_worker_that_is_killed_takes_neither_tokens_nor_messages_with_it(
     url: str, tmp_path: Path, nursery: Nursery
 ) -> None:

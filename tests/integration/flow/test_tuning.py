@@ -98,6 +98,7 @@ def publish(app: QFrame, numbers: range) -> None:
     app.publish_many(TOPIC, [Outgoing(number, key=f"k{number}") for number in numbers])
 
 
+@pytest.mark.gate
 def test_threads_and_in_flight_are_what_is_set_and_then_what_the_code_says_again(
     app: QFrame,
 ) -> None:
@@ -234,24 +235,6 @@ def test_a_paused_consumer_holds_up_no_burst_and_no_drain(app: QFrame, how: str)
     app.run(**{how: True})
     assert handled == ["other"] * 3
     assert app.admin.lag("work", "g") == 11
-
-
-def test_an_instance_of_a_broadcast_consumer_is_a_group_of_its_own(opened: Opened) -> None:
-    topic = Topic("prices", slots=2)
-    apps = [opened(instance=name) for name in ("pod-1", "pod-2")]
-    with (
-        Worker(apps[0], topic, broadcast=True) as first,
-        Worker(apps[1], topic, broadcast=True) as second,
-    ):
-        apps[0].admin.pause("prices", "g@pod-1")
-        first.await_told("consumer.paused")
-        first.gate.set()
-        second.gate.set()
-        apps[0].publish_many(topic, range(20))
-        eventually(lambda: len(second.handled) == 20)
-        assert (first.handled, second.told("consumer.paused")) == ([], [])
-        apps[0].admin.resume("prices", "g@pod-1")
-        eventually(lambda: len(first.handled) == 20)
 
 
 def test_a_wrong_value_is_told_once_and_ignored_and_the_others_count(app: QFrame) -> None:

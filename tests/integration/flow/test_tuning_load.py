@@ -156,28 +156,6 @@ def test_tuned_from_2_threads_to_16_and_back_nothing_is_lost_or_repeated(
     assert not [event for event in workers.events() if event["event"].startswith("delivery.")]
 
 
-def test_a_paused_group_handles_nothing_until_it_is_resumed_and_nothing_is_lost_or_counted(
-    app: QFrame, workers: Running, tmp_path: Path
-) -> None:
-    watch = Watch(tmp_path / "handled.txt")
-    publish(app, range(3000))
-    eventually(lambda: watch.began() > 20)
-    app.admin.pause("work", "g")
-    workers.wait_for("consumer.paused", 2)
-    eventually(lambda: app.admin.topic("work").groups[0].doing == 0)
-    before = watch.began()
-    publish(app, range(3000, 3100))
-    assert app.admin.lag("work", "g") == 3100 - before
-    # Whatever a worker still did is done by the time that both have looked again.
-    app.admin.tune("work", "g", threads=16)
-    workers.wait_for("consumer.tuned", 2)
-    assert watch.began() == before < 3000
-    app.admin.resume("work", "g")
-    eventually(lambda: app.admin.lag("work", "g") == 0)
-    assert watch.handled() == {f"m-{number}": 1 for number in range(3100)}
-    assert {attempt for *_, attempt in watch.lines()} == {"1"}
-
-
 def test_a_worker_that_is_started_in_the_place_of_a_killed_one_obeys_as_well(
     app: QFrame, workers: Running, tmp_path: Path
 ) -> None:
