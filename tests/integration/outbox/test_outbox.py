@@ -50,23 +50,18 @@ def engine(engine: Engine) -> Engine:
     return engine
 
 
-class Reading:
-    """An app whose worker relays, and handles what comes."""
+def relayed(store: str, outbox: Outbox) -> list[Message]:
+    """What a worker that relays has handled."""
+    messages: list[Message] = []
 
-    def __init__(self, folder: Path, outbox: Outbox, *topics: Topic) -> None:
-        self.app = QFrame(store=f"sqlite:///{folder}/qframe.db")
-        self.messages: list[Message] = []
-        for topic in topics or (orders,):
-            self.app.consumer(topic, group="g")(self._note)
-        self.app.relay(outbox)
+    def note(message: Message) -> None:
+        messages.append(message)
 
-    def _note(self, message: Message) -> None:
-        self.messages.append(message)
-
-    def all(self) -> list[Message]:
-        with self.app:
-            self.app.run(burst=True)
-        return self.messages
+    with QFrame(store=store) as app:
+        app.consumer(orders, group="g")(note)
+        app.relay(outbox)
+        app.run(burst=True)
+    return messages
 
 
 def scoped(engine: Engine) -> Any:
@@ -81,7 +76,7 @@ SHAPES: list[Callable[[Engine], Any]] = [
 @pytest.mark.promise(1)
 @pytest.mark.parametrize("shape", SHAPES)
 def test_what_is_committed_is_handled_and_what_is_rolled_back_never_was(
-    engine: Engine, shape: Callable[[Engine], Any], tmp_path: Path
+    engine: Engine, shape: Callable[[Engine], Any], store: str
 ) -> None:
     outbox = Outbox(engine)
     session = shape(engine)
@@ -93,24 +88,19 @@ def test_what_is_committed_is_handled_and_what_is_rolled_back_never_was(
     outbox.publish(session, orders, "never", key="a")
     session.rollback()
     session.close()
-    one, two = Reading(tmp_path, outbox).all()
+    with Session(engine) as nesting:
+        outbox.publish(nesting, orders, 1, key="a")
+        savepoint = nesting.begin_nested()
+        outbox.publish(nesting, orders, "never", key="a")
+        savepoint.rollback()
+        outbox.publish(nesting, orders, 2, key="a")
+        nesting.commit()
+    one, two, *others = relayed(store, outbox)
     assert (one.id, one.body, one.key, one.headers, one.tags) == (
         "mine", {"n": 1}, "a", {"trace": "x"}, ("new",),
     )  # fmt: skip
-    assert two.body == b"\0bytes"
+    assert [each.body for each in (two, *others)] == [b"\0bytes", 1, 2]
     assert outbox.pending() == 0
-
-
-def test_what_a_savepoint_takes_back_is_not_published(engine: Engine, tmp_path: Path) -> None:
-    outbox = Outbox(engine)
-    with Session(engine) as session:
-        outbox.publish(session, orders, 1, key="a")
-        savepoint = session.begin_nested()
-        outbox.publish(session, orders, "never", key="a")
-        savepoint.rollback()
-        outbox.publish(session, orders, 2, key="a")
-        session.commit()
-    assert [message.body for message in Reading(tmp_path, outbox).all()] == [1, 2]
 
 
 @pytest.mark.promise(8)
@@ -120,13 +110,8 @@ def test_a_wrong_message_leaves_the_transaction_as_it_was(engine: Engine) -> Non
         (BadTopic, "no topic!", 1, {}),
         (BadTopic, 7, 1, {}),  # type: ignore[list-item]
         (BadBody, orders, object(), {"key": "k"}),
-        (BadBody, orders, [float("inf")], {"key": "k"}),
         (BadBody, orders, "x" * 200, {"key": "k"}),
-        (BadKey, orders, 1, {"key": ""}),
         (BadOption, orders, 1, {"key": "k", "headers": {"n": 1}}),
-        (BadOption, orders, 1, {"key": "k", "headers": {"n": "\ud800"}}),
-        (BadOption, orders, 1, {"key": "k", "id": "a b"}),
-        (BadOption, orders, 1, {"key": "k", "delay": "soon"}),
         (BadOption, orders, 1, {"key": "k", "within": 5}),
         (BadKey, orders, 1, {}),
         (BadOption, "orders", 1, {"priority": 1}),
@@ -163,36 +148,30 @@ def test_what_is_no_transaction_of_this_database_is_refused(local: Engine, tmp_p
     alone.dispose()
 
 
-@pytest.mark.parametrize(
-    ("make", "what"),
-    [
-        (lambda: Outbox("sqlite://"), "engine"),  # type: ignore[arg-type]
-        (lambda: Outbox(create_engine("sqlite://"), prefix="No!"), "prefix"),
-        (lambda: Outbox(create_engine("sqlite://"), max_body=0), "max_body"),
-        (lambda: QFrame().relay("outbox"), "outbox"),  # type: ignore[arg-type]
-        (lambda: QFrame().relay(Outbox(create_engine("sqlite://"))), "outbox"),
-    ],
-)
-def test_a_wrong_outbox_is_refused(make: Callable[[], object], what: str) -> None:
-    with pytest.raises(BadOption) as caught:
-        make()
-    assert caught.value.what == what
-
-
-def test_an_outbox_is_given_to_an_app_once(local: Engine) -> None:
-    app = QFrame()
+def test_a_wrong_outbox_is_refused_and_the_same_is_given_to_an_app_once(local: Engine) -> None:
+    memory, app = create_engine("sqlite://"), QFrame()
     outbox = app.relay(Outbox(local))
-    with pytest.raises(BadOption, match="it has a relay already"):
-        app.relay(outbox)
+    wrong: list[tuple[Callable[[], object], str]] = [
+        (lambda: Outbox("sqlite://"), "engine"),  # type: ignore[arg-type]
+        (lambda: Outbox(memory, prefix="No!"), "prefix"),
+        (lambda: Outbox(memory, max_body=0), "max_body"),
+        (lambda: app.relay("outbox"), "outbox"),  # type: ignore[arg-type]
+        (lambda: app.relay(Outbox(memory)), "outbox"),
+        (lambda: app.relay(outbox), "outbox"),
+    ]
+    for make, what in wrong:
+        with pytest.raises(BadOption) as caught:
+            make()
+        assert caught.value.what == what
 
 
-def test_tables_are_made_by_a_migration_where_that_is_asked(engine: Engine, tmp_path: Path) -> None:
+def test_tables_are_made_by_a_migration_where_that_is_asked(engine: Engine, store: str) -> None:
     outbox = Outbox(engine, prefix="shop_", create_tables=False)
     outbox._tables.metadata.create_all(engine)
     with Session(engine) as session:
         outbox.publish(session, orders, 1, key="a")
         session.commit()
-    assert [message.body for message in Reading(tmp_path, outbox).all()] == [1]
+    assert [message.body for message in relayed(store, outbox)] == [1]
 
 
 def test_two_outboxes_of_one_database_have_different_identities(local: Engine) -> None:
