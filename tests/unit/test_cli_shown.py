@@ -16,7 +16,6 @@ from typer.testing import CliRunner
 
 from qframe import QFrame, Topic
 from qframe.admin.owners import OwnerInfo, WorkerInfo
-from qframe.cli import watch
 from qframe.cli.main import cli
 from qframe.cli.output import (
     console,
@@ -199,23 +198,6 @@ def test_slots_of_one_owner_are_one_row_and_epochs_have_no_zeros_in_front() -> N
 def test_a_database_in_memory_is_told_the_store_for_it() -> None:
     with pytest.raises(BadUrl, match="model://"), QFrame("sqlite:///:memory:") as app:
         app.store.now_ms()
-
-
-def test_how_a_password_is_encoded_is_shown_on_stderr(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(BadUrl) as caught, QFrame("mysql+pymysql://q:p@ss@127.0.0.1/queue") as app:
-        app.store.now_ms()
-    say_error(str(caught.value))
-    assert "write %40 for @" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize("words", [("topics",), ("topics", "orders"), ("groups", "orders")])
-def test_topics_and_groups_are_looked_at_again_and_again(
-    app: QFrame, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...]
-) -> None:
-    monkeypatch.setattr(watch, "_looks", lambda view, look, heard: iter([view, look()]))
-    lines = shown(*words, "--watch", "--json").splitlines()
-    assert len(lines) == 2
-    assert json.loads(lines[0]) == json.loads(lines[1])
 
 
 def test_a_json_array_is_printed_as_its_values_come(capsys: pytest.CaptureFixture[str]) -> None:

@@ -7,6 +7,8 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from qframe.clock import VirtualClock
 from qframe.errors import StoreUnavailable
@@ -14,7 +16,7 @@ from qframe.message import Delivery
 from qframe.outcomes import Settled, Verdict
 from qframe.runtime.handler.meter import PendingRun
 from qframe.runtime.handler.retry_policy import Disposition
-from qframe.telemetry.histogram import Distribution
+from qframe.telemetry.histogram import Distribution, Histogram
 from qframe.telemetry.meters import Meters
 from qframe.telemetry.timed_store import OPERATIONS
 
@@ -104,3 +106,45 @@ def test_each_end_counts_by_what_the_store_has_said_of_it() -> None:
     meter.settled(batch, results)
     counted = {name: count for name, count in meter.outcomes if count}
     assert counted == {"ack": 1, "retry": 1, "dead": 1, "reject": 1, "stale": 2}
+
+
+# A histogram: values by upper bounds, one by one or many at once.
+
+BOUNDS = (0.001, 0.01, 1.0)
+
+
+@given(st.lists(st.integers(-50, 2000), max_size=60))
+def test_many_values_at_once_are_counted_as_each_by_itself(values: list[int]) -> None:
+    at_once, one_by_one = Histogram(BOUNDS, 1000), Histogram(BOUNDS, 1000)
+    at_once.add_since([5000 - value for value in values], 5000, len(values))
+    for value in values:
+        one_by_one.add(max(0, value))
+    assert at_once.read() == one_by_one.read()
+
+
+@given(st.lists(st.integers(0, 2000), min_size=1, max_size=9), st.integers(0, 7))
+def test_a_sample_stands_for_all(values: list[int], more: int) -> None:
+    sampled = Histogram(BOUNDS, 1000)
+    times = len(values) * 8 + more
+    sampled.add_since([5000 - value for value in values], 5000, times)
+    exact = Histogram(BOUNDS, 1000)
+    exact.add_since([5000 - value for value in values], 5000, len(values))
+    read, one = sampled.read(), exact.read()
+    assert read.counts[-1] == times
+    assert all(
+        0 <= many - 8 * few <= more for many, few in zip(read.counts, one.counts, strict=True)
+    )
+    assert read.total == pytest.approx(one.total / len(values) * times)
+
+
+def test_a_count_includes_all_values_that_are_not_above_its_bound() -> None:
+    histogram = Histogram(BOUNDS, 1000)
+    for value in (0, 1, 2, 10, 11, 1000, 1001):
+        histogram.add(value)
+    assert histogram.read() == (BOUNDS, (2, 4, 6, 7), 2.025)
+
+
+def test_a_run_is_so_many_values_that_are_equal() -> None:
+    histogram = Histogram(BOUNDS)
+    histogram.add(0.5, 10)
+    assert histogram.read() == (BOUNDS, (0, 0, 10, 10), 5.0)

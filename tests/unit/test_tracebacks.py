@@ -42,13 +42,11 @@ def insert() -> None:
 
 def test_an_error_is_placed_at_the_users_last_line_with_its_function() -> None:
     place = place_of(raised(bill))
-    assert place is not None
     assert place.endswith(f"test_tracebacks.py:{line_of('# the line of pay')} in pay")
 
 
 def test_an_error_in_a_library_is_placed_where_the_user_called_it() -> None:
     place = place_of(raised(insert))
-    assert place is not None
     mine, _, inner = place.partition(" (")
     assert mine.endswith(f"test_tracebacks.py:{line_of('# the line of insert')} in insert")
     assert inner.startswith("default.py:")

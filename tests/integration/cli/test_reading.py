@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 from cli_program import ORDERS, SHOP, Program
-from eventually import eventually
 
 from qframe import Topic
 
@@ -94,34 +93,6 @@ def test_explain_takes_a_key_or_an_offset(shop: Program) -> None:
     assert shop.run("explain", "o-99", "--key", "k6").err == ""
     assert "nothing names a message" in shop.refused("explain", code=2)
     assert "it is no id" in shop.refused("explain", "a", "b", "c", code=2)
-
-
-def test_explain_shows_how_attempts_ended_where_the_topic_keeps_it(tmp_path: Path) -> None:
-    program = Program(tmp_path)
-    program.ok("topics", "declare", "kept", "--slots", "1", "--history", "1d")
-    with program.app() as app:
-        topic = app.store.topic("kept")
-        assert topic is not None
-        assert topic.history_ms == 86_400_000
-
-        @app.consumer(topic, "billing", max_attempts=1)
-        def bill(order: int) -> None:
-            if not order:
-                raise ValueError("an empty order")
-
-        for number in range(2):
-            app.publish(topic, number, id=f"k-{number}")
-        app.run(burst=True)
-    (settled,) = program.ok("explain", "k-1", "--json").json
-    (entry,) = settled["history"]
-    assert (entry["attempt"], entry["verdict"], entry["error"]) == (1, "ack", None)
-    assert settled["causes"][0] | {"text": ""} == {
-        "cause": "settled", "of": None, "text": "", "at": entry["ended"],
-        "worker": entry["worker"], "attempt": 1,
-    }  # fmt: skip
-    lines = program.ok("explain", "kept", "k-0").out.splitlines()
-    assert any("failed for good" in line for line in lines)
-    assert any(line.startswith("    ValueError: an empty order (") for line in lines)
 
 
 def test_search_finds_messages_by_what_they_have(shop: Program) -> None:
@@ -216,25 +187,6 @@ def test_verify_says_why_it_leaves_a_fault_and_exits_with_1_again(tmp_path: Path
     ran = program.run("verify", "--repair")
     assert (ran.code, "repaired" in ran.out) == (1, False)
     assert "(no repair: epoch and counts are gone with it: " in ran.out
-
-
-def test_a_group_without_a_worker_that_keeps_a_stream_from_being_trimmed_is_named(
-    tmp_path: Path,
-) -> None:
-    """It is named with the command that drops it, and not while a worker of it is alive."""
-    program = Program(tmp_path)
-    with program.app() as app:
-        feed = app.declare(Topic("feed", slots=1, retain=0.001))
-        for group in ("retired", "served"):
-            app.store.subscribe(feed, group)
-        app.publish(feed, 1)
-        app.store.heartbeat(feed, "served", "worker", 60_000)
-        eventually(lambda: app.admin.retired("feed") == ["retired"])
-    out = program.ok("groups", "feed").out
-    assert out.count("no worker") == 1
-    assert "qframe drop-group feed retired" in " ".join(out.split())
-    program.ok("drop-group", "feed", "retired", "--yes")
-    assert "no worker" not in program.ok("groups", "feed").out
 
 
 def test_a_group_of_a_stream_is_moved(tmp_path: Path) -> None:

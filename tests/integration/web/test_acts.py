@@ -5,7 +5,7 @@ from __future__ import annotations
 import html
 import re
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -13,9 +13,7 @@ from typing import Any
 import pytest
 from consoling import (
     BODY,
-    EVENTS,
     LATER,
-    ORDERS,
     SECRET,
     browser,
     forms_of,
@@ -28,7 +26,7 @@ from httpx import Response
 from sqlalchemy import create_engine
 from starlette.testclient import TestClient
 
-from qframe import Outbox, QFrame, Topic
+from qframe import Outbox, Outgoing, QFrame, Topic
 from qframe.admin.rights import ROLES
 from qframe.codec import own_headers, tags_of
 from qframe.web.acts import ACTS
@@ -222,18 +220,24 @@ def test_all_seen_leaves_alone_what_died_after_the_page_was_shown(app: QFrame) -
     assert [each.id for each in app.admin.dead("orders", "billing")] == ["blocked"]
 
 
-def test_the_dead_letters_of_a_cause_are_found_behind_hundreds_of_others(app: QFrame) -> None:
-    topic = Topic("rare", slots=1)
+def let_die(app: QFrame, topic: Topic, bodies: range, error_of: Callable[[int], Exception]) -> None:
+    """Has messages of a topic die one after the other, from their handlers' errors."""
     with QFrame(app.settings.store) as other:
 
         @other.consumer(topic, group="g", max_attempts=1, threads=1)
         def fail(body: int) -> None:
-            raise KeyError(body) if body in (5, 550) else ValueError(body)
+            raise error_of(body)
 
         other.events.listen(lambda name, facts: None)
-        for body in range(552):
-            other.publish(topic, body, key="one", id=f"rare-{body}")
+        other.publish_many(topic, [Outgoing(body, id=f"{topic.name}-{body}") for body in bodies])
         other.run(burst=True)
+
+
+def test_the_dead_letters_of_a_cause_are_found_behind_hundreds_of_others(app: QFrame) -> None:
+    def error_of(body: int) -> Exception:
+        return KeyError(body) if body in (5, 550) else ValueError(body)
+
+    let_die(app, Topic("rare", slots=1), range(552), error_of)
     web = browser(app)
     [cause] = [each for each in app.admin.dead_causes("rare", "g").causes if each.count == 2]
     address = f"/topics/rare/g/dead?cause={cause.name}"
@@ -257,16 +261,7 @@ def test_the_dead_letters_of_a_cause_are_found_behind_hundreds_of_others(app: QF
 def test_a_job_can_be_stopped_between_two_steps(
     app: QFrame, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    topic = Topic("many", slots=1)
-    with QFrame(app.settings.store) as other:
-
-        @other.consumer(topic, group="g", max_attempts=1, threads=8)
-        def fail(_body: int) -> None:
-            raise ValueError
-
-        other.events.listen(lambda name, facts: None)
-        other.publish_many(topic, range(1200))
-        other.run(burst=True)
+    let_die(app, Topic("many", slots=1), range(1200), ValueError)
     web = browser(app)
     page = web.get("/topics/many/g/dead?all=yes").text
     form = next(
@@ -322,17 +317,6 @@ def test_a_form_that_cannot_be_done_leads_back_with_the_reason(shared: QFrame) -
         assert "Nothing was changed" in text_of(reply.text)
         assert reason in text_of(reply.text), (name, text_of(reply.text))
     assert web.post("/do/fly", data={}).status_code == 400
-
-
-def test_the_preview_of_a_seek_is_what_the_form_then_does(app: QFrame) -> None:
-    web = browser(app)
-    page = web.get("/topics/events/stats?to=earliest").text
-    assert "21 messages would be handed out from there" in text_of(page)
-    [form] = [fields for action, fields in forms_of(page) if action == "/do/seek"]
-    reply = web.post("/do/seek", data={**form, "confirm": "stats"})
-    assert "was moved in 4 slots" in text_of(reply.text)
-    assert app.admin.lag(EVENTS, "stats") == 21
-    assert {ORDERS.name, LATER.name} < {each.name for each in app.admin.topics()}
 
 
 def ended(web: TestClient, job: Response) -> str:

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 import pytest
 from apps import running
-from browsing import chromium, faults_at_each_width, served, take_picture
+from browsing import faults_at_each_width, served, take_picture
 from consoling import EVENTS, LATER, ORDERS, fill, waiting_outbox
 from eventually import eventually
 from playwright.sync_api import Browser, Page, expect
@@ -16,52 +16,26 @@ from playwright.sync_api import Browser, Page, expect
 from qframe import QFrame, Topic
 
 PAGES = {
-    "overview": "/",
-    "topic": "/topics/orders",
-    "group": "/topics/orders/billing",
-    "seek": "/topics/events/stats?to=earliest",
-    "dead": "/topics/orders/billing/dead",
-    "key": "/topics/orders/billing/key?key=customer-77",
-    "messages": "/messages?q=topic:orders",
-    "message": "/messages/blocked?topic=orders",
-    "dead-letter": "/messages/dead-0?topic=orders",
-    "timers": "/timers?topic=later",
-    "schedules": "/schedules",
-    "workers": "/workers",
-    "outbox": "/outbox",
-    "audit": "/audit",
-    "settings": "/settings",
-    "help": "/help",
-    "not-there": "/topics/none",
+    "overview": ("/", "no worker is alive, and"),
+    "topic": ("/topics/orders", "billing"),
+    "group": ("/topics/orders/billing", "Slots"),
+    "seek": ("/topics/events/stats?to=earliest", "would be handed out from there"),
+    "dead": ("/topics/orders/billing/dead", "Reject: card the-body-of-it declined"),
+    "key": ("/topics/orders/billing/key?key=customer-77", "What blocks it"),
+    "messages": ("/messages?q=topic:orders", "Looked at"),
+    "message": ("/messages/blocked?topic=orders", "NeedRetry: the bank sleeps"),
+    "dead-letter": ("/messages/dead-0?topic=orders", "it is dead after 1 attempt"),
+    "timers": ("/timers?topic=later", "timer-2"),
+    "schedules": ("/schedules", "No worker leads"),
+    "workers": ("/workers", "slow / archive"),
+    "outbox": ("/outbox", "nobody has declared it"),
+    "audit": ("/audit", "What was done"),
+    "settings": ("/settings", "session_timeout"),
+    "help": ("/help", "go to the audit"),
+    "not-there": ("/topics/none", "nobody has declared it"),
 }
-ANSWERS = {
-    "overview": "no worker is alive, and",
-    "topic": "billing",
-    "group": "Slots",
-    "seek": "would be handed out from there",
-    "dead": "Reject: card the-body-of-it declined",
-    "key": "What blocks it",
-    "messages": "Looked at",
-    "message": "NeedRetry: the bank sleeps",
-    "dead-letter": "it is dead after 1 attempt",
-    "timers": "timer-2",
-    "schedules": "No worker leads",
-    "workers": "slow / archive",
-    "outbox": "nobody has declared it",
-    "audit": "What was done",
-    "settings": "session_timeout",
-    "help": "go to the audit",
-    "not-there": "nobody has declared it",
-}
-"""What each page says, with script and without."""
-
+"""The path of each page, and what it says, with script and without."""
 SLOW = Topic("slow", kind="ordered", slots=2)
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with chromium() as browser:
-        yield browser
 
 
 def counts(app: QFrame, state: str) -> int:
@@ -143,7 +117,7 @@ def test_every_page_can_be_read_by_everybody_in_light_and_dark_at_a_desk_and_on_
     asked: set[str] = set()
     page.on("request", lambda request: asked.add(request.url))
     faults = {}
-    for name, path in PAGES.items():
+    for name, (path, _) in PAGES.items():
         page.set_viewport_size({"width": 1280, "height": 800})
         page.goto(url + path)
         expect(page.locator("header .badge")).to_have_text("staging")
@@ -160,13 +134,13 @@ def test_a_large_screen_is_used_and_paper_has_what_is_asked_for_alone(
     _, url = shop
     page = browser.new_page(viewport={"width": 3840, "height": 2160})
     for name in ("overview", "group", "dead", "message", "workers"):
-        page.goto(url + PAGES[name])
+        page.goto(url + PAGES[name][0])
         take_picture(page, f"{name}-4k")
         assert page.evaluate("document.querySelector('main').clientWidth") > 2000
     page.set_viewport_size({"width": 800, "height": 1100})  # about A4
     page.emulate_media(media="print", color_scheme="dark")
     for name in ("dead", "message", "group"):
-        page.goto(url + PAGES[name])
+        page.goto(url + PAGES[name][0])
         take_picture(page, f"{name}-print", full_page=True)
         expect(page.locator("main")).to_contain_text("dead-0" if name == "dead" else "billing")
         expect(page.locator("nav")).to_be_hidden()
@@ -185,10 +159,10 @@ def test_with_every_script_blocked_each_page_still_answers_and_acts(
     app, url = shop
     context = browser.new_context(java_script_enabled=False)
     page = context.new_page()
-    for name, path in PAGES.items():
+    for path, text in PAGES.values():
         page.goto(url + path)
         assert page.locator("h1").first.inner_text()
-        expect(page.locator("main")).to_contain_text(ANSWERS[name])
+        expect(page.locator("main")).to_contain_text(text)
     page.goto(f"{url}/topics/events/stats")
     page.locator("summary", has_text="Pause this group").click()
     page.get_by_label("why").fill("by hand")

@@ -219,7 +219,9 @@ def test_a_store_that_is_away_is_a_page_that_says_so(tmp_path: Path) -> None:
             assert reply.status_code == 503
             assert "The store is away" in reply.text
             assert "cannot be reached" in reply.text
-        assert "cannot be reached" in web.get("/").text
+        first = web.get("/").text
+        assert "cannot be reached" in first
+        assert "The store is away, and nothing of it was seen yet" in text_of(first)
         assert web.get("/settings").status_code == 200
         assert web.get("/static/console.js").status_code == 200
 

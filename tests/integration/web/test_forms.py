@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import pytest
 from apps import running
-from browsing import chromium, served
+from browsing import served
 from consoling import ADDRESSES, BODY, SECRET, fill, waiting_outbox
 from eventually import eventually
 from playwright.sync_api import Browser, BrowserContext, Page, expect
@@ -90,12 +90,6 @@ def role_of(connection: HTTPConnection) -> Visitor:
     return Visitor("ann", connection.headers["x-role"])
 
 
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with chromium() as browser:
-        yield browser
-
-
 @pytest.fixture
 def url(tmp_path: Path) -> Iterator[str]:
     """The console of a shop whose worker runs, and has one message in hand."""
@@ -123,7 +117,7 @@ def _counts(app: QFrame) -> tuple[int, int]:
 
 def as_role(browser: Browser, role: str) -> BrowserContext:
     context = browser.new_context(extra_http_headers={"x-role": role})
-    context.set_default_timeout(20_000)
+    context.set_default_timeout(60_000)
     return context
 
 

@@ -221,6 +221,26 @@ def test_what_is_not_there_is_a_page_that_says_what_to_do(
     assert text in text_of(reply.text)
 
 
+@pytest.mark.parametrize(
+    ("path", "text"),
+    [
+        ("/", "This store has no topics yet"), ("/messages", "Type an id or a key"),
+        ("/timers", "No topic is there"), ("/schedules?prefix=no", "None of the 0 schedules"),
+        ("/workers", "No worker is alive"), ("/outbox", "This console was given no outbox"),
+        ("/audit", "Nothing is paused"), ("/messages/never-seen", "never-seen"),
+        ("/messages?q=state:none", "That cannot be done"),
+    ],
+)  # fmt: skip
+def test_over_a_store_that_has_nothing_each_page_says_what_to_do(
+    tmp_path: Path, path: str, text: str
+) -> None:
+    with QFrame(f"sqlite:///{tmp_path / 'q.db'}") as app:
+        web = browser(app, environment="production", outboxes=[])
+        page = web.get(path)
+        assert text in text_of(page.text)
+        assert 'is-production">production</span>' in page.text
+
+
 def test_twenty_tabs_cost_the_store_no_more_than_one(
     app: QFrame, monkeypatch: pytest.MonkeyPatch
 ) -> None:

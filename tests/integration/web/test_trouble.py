@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from urllib.parse import urlencode
 
 import pytest
-from browsing import chromium, served
+from browsing import served
 from playwright.sync_api import Browser, Page, expect
 from servers import Proxy, RedisServer
 
@@ -34,12 +34,6 @@ PAGES = {
     "/audit": "Nothing within 90 days",
     "/settings": "Settings",
 }
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with chromium() as browser:
-        yield browser
 
 
 @pytest.fixture(scope="module")
