@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import socket
 from asyncio import StreamReader, StreamWriter
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager, suppress
-from typing import Any
+from functools import wraps
+from typing import Any, ParamSpec
 from unittest.mock import MagicMock
 
 import h11
@@ -24,7 +25,7 @@ UNFINISHED = b"POST / HTTP/1.1\r\n" + HOST + b"Content-Length: 1000000\r\n\r\n"
 LONG_S = 600.0
 LARGE = 50_000_000  # more than the buffers of any system
 
-Dialogue = Callable[[StreamReader, StreamWriter], Awaitable[None]]
+P = ParamSpec("P")
 
 
 async def refusing(scope: Scope, receive: Receive, send: Send) -> None:
@@ -35,18 +36,19 @@ async def refusing(scope: Scope, receive: Receive, send: Send) -> None:
     await send({"type": "http.response.body", "body": body})
 
 
-def talk(dialogue: Dialogue) -> None:
-    """Has a dialogue with a server whose connections are timed."""
+def in_loop(test: Callable[P, Coroutine[Any, Any, None]]) -> Callable[P, None]:
+    """A test that runs in an event loop."""
 
-    async def run() -> None:
-        async with connected() as (reader, writer), asyncio.timeout(60):
-            await dialogue(reader, writer)
+    @wraps(test)
+    def limited(*given: P.args, **named: P.kwargs) -> None:
+        asyncio.run(asyncio.wait_for(test(*given, **named), 60))
 
-    asyncio.run(run())
+    return limited
 
 
 @asynccontextmanager
-async def connected() -> AsyncIterator[tuple[StreamReader, StreamWriter]]:
+async def connected(**limits_s: float) -> AsyncIterator[tuple[StreamReader, StreamWriter]]:
+    """A server whose connections are timed, by these limits alone, and a client of it."""
     config = uvicorn.Config(
         refusing, http=TimedConnection, ws="none", lifespan="off", log_level="error",
         timeout_keep_alive=int(LONG_S),
@@ -58,9 +60,12 @@ async def connected() -> AsyncIterator[tuple[StreamReader, StreamWriter]]:
     port = bound.getsockname()[1]
     await server.startup(sockets=[bound])
     try:
-        reader, writer = await asyncio.open_connection("127.0.0.1", port)
-        yield reader, writer
-        writer.close()
+        with pytest.MonkeyPatch.context() as patched:
+            for state, name in ((h11.IDLE, "head"), (h11.SEND_BODY, "rest")):
+                patched.setitem(serving.LIMITS_S, state, limits_s.get(name, LONG_S))
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            yield reader, writer
+            writer.close()
     finally:
         await server.shutdown(sockets=[bound])
 
@@ -87,84 +92,61 @@ async def drip(writer: StreamWriter, what: bytes) -> None:
             await asyncio.sleep(0.01)
 
 
-@pytest.fixture(autouse=True)
-def no_limits(monkeypatch: pytest.MonkeyPatch) -> None:
-    for state in (h11.IDLE, h11.SEND_BODY):
-        monkeypatch.setitem(serving.LIMITS_S, state, LONG_S)
-
-
-@pytest.fixture
-def short_rest(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(serving.LIMITS_S, h11.SEND_BODY, 0.2)
-
-
-@pytest.fixture
-def short_head(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(serving.LIMITS_S, h11.IDLE, 0.2)
-
-
-@pytest.mark.usefixtures("short_rest")
 @pytest.mark.parametrize("what", [b"", b" "], ids=["nothing", "byte by byte"])
-def test_a_body_that_still_comes_after_the_reply_ends_the_connection(what: bytes) -> None:
-    async def dialogue(reader: StreamReader, writer: StreamWriter) -> None:
+@in_loop
+async def test_a_body_that_still_comes_after_the_reply_ends_the_connection(what: bytes) -> None:
+    async with connected(rest=0.2) as (reader, writer):
         writer.write(UNFINISHED)
         assert b"401" in await reply(reader)
         dripping = asyncio.create_task(drip(writer, what))
         assert await ends(reader)
         dripping.cancel()
 
-    talk(dialogue)
 
-
-def test_a_body_that_is_whole_soon_after_the_reply_keeps_the_connection() -> None:
-    async def dialogue(reader: StreamReader, writer: StreamWriter) -> None:
+@in_loop
+async def test_a_body_that_is_whole_soon_after_the_reply_keeps_the_connection() -> None:
+    async with connected() as (reader, writer):
         writer.write(UNFINISHED)
         assert b"401" in await reply(reader)
         writer.write(b" " * 1_000_000 + WHOLE)
         assert b"401" in await reply(reader)
 
-    talk(dialogue)
 
-
-def test_a_reply_that_is_not_taken_ends_the_connection(monkeypatch: pytest.MonkeyPatch) -> None:
+@in_loop
+async def test_a_reply_that_is_not_taken_ends_the_connection(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(serving, "TAKEN_S", 0.2)
-
-    async def dialogue(reader: StreamReader, writer: StreamWriter) -> None:
+    async with connected() as (_, writer):
         transport = writer.transport
         assert isinstance(transport, asyncio.ReadTransport)
         transport.pause_reading()
         writer.write(WHOLE.replace(b"/", b"/large", 1))
         await drip(writer, b"G")
 
-    talk(dialogue)
 
-
-def test_a_request_with_two_lengths_is_the_last_of_its_connection() -> None:
+@in_loop
+async def test_a_request_with_two_lengths_is_the_last_of_its_connection() -> None:
     """What follows could be the body to a proxy that has believed the other length."""
-
-    async def dialogue(reader: StreamReader, writer: StreamWriter) -> None:
+    async with connected() as (reader, writer):
         head = WHOLE.removesuffix(b"\r\n") + b"Content-Length: 3\r\nTransfer-Encoding: chunked\r\n"
         writer.write(head + b"\r\n0\r\n\r\n" + WHOLE)
         assert b"connection: close" in (await reply(reader)).lower()
         assert await ends(reader)
 
-    talk(dialogue)
 
-
-@pytest.mark.usefixtures("short_head")
 @pytest.mark.parametrize(
     ("before", "part"),
     [(b"", b"GET / HT"), (WHOLE, b"GET / HT"), (b"", b"")],
     ids=["the first", "one after a request", "nothing"],
 )
-def test_a_head_that_is_never_whole_ends_the_connection(before: bytes, part: bytes) -> None:
-    async def dialogue(reader: StreamReader, writer: StreamWriter) -> None:
+@in_loop
+async def test_a_head_that_is_never_whole_ends_the_connection(before: bytes, part: bytes) -> None:
+    async with connected(head=0.2) as (reader, writer):
         writer.write(before + part)
         if before:
             assert b"401" in await reply(reader)
         assert await ends(reader)
-
-    talk(dialogue)
 
 
 def test_a_small_reply_is_sent_at_once() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from hashlib import md5
+from typing import Any
 
 import msgspec
 import pytest
@@ -40,6 +41,10 @@ def _prepared(queue: Queue = STANDARD, **fields: object) -> PreparedMessage:
     return prepared(sent, queue, sender="me", sequence="0" * 19 + "7", most=1000)
 
 
+def _shown(taken: Taken, asked: Received = ALL, *, is_fifo: bool = False) -> dict[str, Any]:
+    return shown(taken, asked, is_fifo=is_fifo, source_arn=None)
+
+
 def _taken(one: PreparedMessage) -> Taken:
     """The message as the store would hand it out."""
     outgoing = one.outgoing
@@ -71,7 +76,7 @@ def test_the_sum_of_attributes_is_that_of_sqs(
     "body", ['{"a": 1}', '{"a":\n null}', "plain", "7", "content:\rline", '"x" ', "[1,", "ä😀"]
 )
 def test_a_body_comes_back_letter_by_letter(body: str) -> None:
-    message = shown(_taken(_prepared(message_body=body)), ALL, is_fifo=False, source_arn=None)
+    message = _shown(_taken(_prepared(message_body=body)))
     assert message["Body"] == body
 
 
@@ -91,7 +96,7 @@ def test_attributes_are_headers_of_their_names_and_come_back_with_their_types() 
     headers = one.outgoing.headers
     assert headers is not None
     assert (headers["author"], headers["n"], headers["raw"]) == ("me", "7", "AAE=")
-    message = shown(_taken(one), ALL, is_fifo=False, source_arn=None)
+    message = _shown(_taken(one))
     assert message["MessageAttributes"] == {
         "author": {"DataType": "String", "StringValue": "me"},
         "n": {"DataType": "Number.int", "StringValue": "7"},
@@ -104,10 +109,10 @@ def test_attributes_are_shown_as_far_as_they_were_asked_for() -> None:
     taken = _taken(_prepared(message_attributes={"a.x": _text("1"), "a.y": _text("2"),
                                                  "b": _text("3")}))  # fmt: skip
     asked = Received(frozenset(["SenderId"]), ["a.*"])
-    message = shown(taken, asked, is_fifo=False, source_arn=None)
+    message = _shown(taken, asked)
     assert set(message["MessageAttributes"]) == {"a.x", "a.y"}
     assert message["Attributes"] == {"SenderId": "me"}
-    bare = shown(taken, Received(frozenset(), []), is_fifo=False, source_arn=None)
+    bare = _shown(taken, Received(frozenset(), []))
     assert set(bare) == {"MessageId", "ReceiptHandle", "MD5OfBody", "Body"}
 
 
@@ -116,16 +121,14 @@ def test_the_sum_is_that_of_the_attributes_that_are_shown() -> None:
         "author": _text("ann"), "raw": AttributeValue(data_type="Binary", binary_value=b"\0\1"),
     }  # fmt: skip
     taken = _taken(_prepared(message_attributes=attributes))
-    message = shown(
-        taken, Received(frozenset(), ["raw"]), is_fifo=False, source_arn=None
-    )  # fmt: skip
+    message = _shown(taken, Received(frozenset(), ["raw"]))
     counted = b"\0\0\0\3raw\0\0\0\6Binary\2\0\0\0\2\0\1"
     assert message["MD5OfMessageAttributes"] == md5(counted).hexdigest()
 
 
 def test_times_are_in_milliseconds_and_receives_are_counted_from_one() -> None:
     taken = _taken(_prepared())._replace(attempt=1)
-    found = shown(taken, ALL, is_fifo=False, source_arn=None)["Attributes"]
+    found = _shown(taken)["Attributes"]
     assert (found["SentTimestamp"], found["ApproximateReceiveCount"]) == ("5", "1")
 
 
@@ -149,7 +152,7 @@ def test_ten_attributes_and_a_trace_are_sent_with_their_sums() -> None:
 
 def test_a_header_of_another_producer_is_an_attribute() -> None:
     taken = Taken("r", "id", None, {"color": "red", "no name of sqs": "x"}, b"1", 5, 1, 9)
-    message = shown(taken, ALL, is_fifo=False, source_arn=None)
+    message = _shown(taken)
     assert message["MessageAttributes"] == {"color": {"DataType": "String", "StringValue": "red"}}
     assert message["Attributes"]["SenderId"] == "qframe"
 
@@ -169,9 +172,7 @@ def test_what_cannot_be_read_as_an_attribute_of_its_type_is_shown_as_text(
     types: str, value: str
 ) -> None:
     headers = {"color": value, "size": "7", "sqs-types": types}
-    message = shown(
-        Taken("r", "id", None, headers, b"1", 5, 1, 9), ALL, is_fifo=False, source_arn=None
-    )
+    message = _shown(Taken("r", "id", None, headers, b"1", 5, 1, 9))
     assert message["MessageAttributes"] == {
         "color": {"DataType": "String", "StringValue": value},
         "size": {"DataType": "String", "StringValue": "7"},
@@ -189,7 +190,7 @@ def test_a_message_of_a_fifo_queue_has_its_group_as_key_and_one_id_for_its_dupli
     assert first.answer["SequenceNumber"] == "0" * 19 + "7"
     named = _prepared(FIFO, message_group_id="g", message_deduplication_id="!{any}")
     assert named.outgoing.id != first.outgoing.id
-    message = shown(_taken(named), ALL, is_fifo=True, source_arn=None)
+    message = _shown(_taken(named), is_fifo=True)
     assert message["Attributes"]["MessageDeduplicationId"] == "!{any}"
     assert message["Attributes"]["MessageGroupId"] == "g"
 
@@ -245,7 +246,7 @@ def test_a_message_that_moves_to_another_queue_keeps_all_but_its_id() -> None:
     body, is_raw = encode_body(moved.body, 1000)
     headers = encode_headers(moved.headers, None, is_raw, max_body=1000) or {}
     again = taken._replace(id="new", headers=headers, body=body)
-    before = shown(taken, ALL, is_fifo=False, source_arn=None)
-    assert shown(again, ALL, is_fifo=False, source_arn=None) == {**before, "MessageId": "id"}
+    before = _shown(taken)
+    assert _shown(again) == {**before, "MessageId": "id"}
     as_json = resent(b"[1]", None, key="k", message_id="new", more={})
     assert as_json.body == msgspec.Raw(b"[1]")

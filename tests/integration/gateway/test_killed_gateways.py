@@ -73,6 +73,7 @@ def test_a_stopped_gateway_waits_for_settlements_and_exits_with_0(tmp_path: Path
         assert (slot.settled, slot.doing, slot.todo) == (1, 0, 0)
 
 
+@pytest.mark.gate
 @pytest.mark.parametrize("secret", ["a secret of both", ""])
 def test_a_settlement_at_the_wrong_gateway_is_passed_on_or_told_where_to_go(
     tmp_path: Path, secret: str
@@ -85,10 +86,6 @@ def test_a_settlement_at_the_wrong_gateway_is_passed_on_or_told_where_to_go(
         reply = two.settle("orders", "billing", ack=[delivery["receipt"]])
         if secret:
             assert reply.json["results"][0]["outcome"] == "settled"
-            app.publish("orders", 2)
-            [delivery] = one.pull("orders", "billing", wait="20s")
-            reply = two.settle("orders", "billing", ack=[delivery["receipt"]] * 2)
-            assert [each["outcome"] for each in reply.json["results"]] == ["settled", "stale"]
         else:
             assert (reply.status, reply.json["type"]) == (421, "urn:qframe:problem:other-gateway")
             assert reply.json["results"][0]["gateway"] == one.url

@@ -12,11 +12,6 @@ from starlette.testclient import TestClient
 
 import qframe.drivers.redis
 from qframe import QFrame, Topic
-from qframe.clock import SYSTEM_CLOCK
-from qframe.web.gateway import Gateway
-from qframe.web.gateway.callers import Callers
-from qframe.web.gateway.forwarding import Forwarder
-from qframe.web.gateway.routes import GatewayRoutes
 
 pytestmark = pytest.mark.gate
 
@@ -31,22 +26,13 @@ def proxy(redis_server: RedisServer) -> Iterator[Proxy]:
 
 
 @pytest.fixture
-def app(
+def events_app(
     proxy: Proxy, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[QFrame]:
     monkeypatch.setattr(qframe.drivers.redis, "PATIENCE_S", 0.3)
     with QFrame(proxy.url, namespace=request.node.name[:64]) as app:
         app.declare(Topic("orders", kind="ordered", slots=1))
         yield app
-
-
-@pytest.fixture
-def web(app: QFrame) -> Iterator[TestClient]:
-    gateway = Gateway(app)
-    callers = Callers(None, clock=SYSTEM_CLOCK, events=app.events)
-    routes = GatewayRoutes(gateway, callers, Forwarder(gateway.receipts))
-    with TestClient(routes.starlette(), "http://127.0.0.1", client=("127.0.0.1", 1)) as web:
-        yield web
 
 
 def sent(web: TestClient, *lines: str) -> list[dict[str, Any]]:
@@ -71,11 +57,11 @@ def test_lines_that_may_have_been_stored_are_unknown_each_with_the_id_that_makes
 
 
 def test_each_line_that_a_store_did_not_take_is_refused_and_those_after_it_are_not_tried(
-    app: QFrame, web: TestClient, proxy: Proxy
+    events_app: QFrame, web: TestClient, proxy: Proxy
 ) -> None:
     assert [one["outcome"] for one in sent(web, THREE[0])] == ["stored"]
     proxy.refuse()
-    app.store.reconnect()  # on a connection that breaks under the request, it would be in doubt
+    events_app.store.reconnect()  # on one that breaks under the request, it would be in doubt
     found = sent(web, *[THREE[0]] * 501)
     assert [one["outcome"] for one in found] == ["refused"] * 500
     assert {one["type"] for one in found} == {"urn:qframe:problem:store-unavailable"}

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pytest
-from sqs_web import TOKENS, SqsRefused, SqsWeb, rules, sqs_web
+from sqs_web import ARN, TOKENS, SqsRefused, SqsWeb, rules, sqs_web
 
 from qframe.clock import SYSTEM_CLOCK, VirtualClock
 from qframe.web.gateway.callers import Caller
@@ -63,20 +63,27 @@ def test_a_request_is_as_large_as_its_token_allows_in_both_protocols(sqs: SqsWeb
 
 
 @pytest.mark.parametrize(
-    ("entries", "code"),
+    ("operation", "fields", "code"),
     [
-        ([], "EmptyBatchRequest"),
-        (_entries(11), "TooManyEntriesInBatchRequest"),
-        (_entries(1) * 2, "BatchEntryIdsNotDistinct"),
-        ([{"Id": "a b", "MessageBody": "x"}], "InvalidBatchEntryId"),
-        (_entries(5, MessageBody="x" * 220_000), "BatchRequestTooLong"),
+        ("SendMessageBatch", {"Entries": []}, "EmptyBatchRequest"),
+        ("SendMessageBatch", {"Entries": _entries(11)}, "TooManyEntriesInBatchRequest"),
+        ("SendMessageBatch", {"Entries": _entries(1) * 2}, "BatchEntryIdsNotDistinct"),
+        ("SendMessageBatch", {"Entries": [{"Id": "a b", "MessageBody": "x"}]}, "InvalidBatchEntry"),
+        ("SendMessageBatch", {"Entries": _entries(5, MessageBody="x" * 220_000)}, "BatchRequestTo"),
+        ("ReceiveMessage", {"MaxNumberOfMessages": 11}, "InvalidParameterValue"),
+        ("ReceiveMessage", {"WaitTimeSeconds": 21}, "InvalidParameterValue"),
+        ("ReceiveMessage", {"VisibilityTimeout": 43_201}, "InvalidParameterValue"),
+        ("ReceiveMessage", {"ReceiveRequestAttemptId": "x" * 129}, "InvalidParameterValue"),
+        ("StartMessageMoveTask", {"MaxNumberOfMessagesPerSecond": 0}, "InvalidParameterValue"),
+        ("StartMessageMoveTask", {"MaxNumberOfMessagesPerSecond": 501}, "InvalidParameterValue"),
     ],
-)
-def test_a_batch_that_is_none_is_refused_whole(
-    entries: list[dict[str, Any]], code: str, sqs: SqsWeb
+)  # fmt: skip
+def test_what_is_beyond_the_limits_is_refused_whole(
+    operation: str, fields: dict[str, Any], code: str, sqs: SqsWeb
 ) -> None:
-    with pytest.raises(SqsRefused, match=code):
-        sqs.ask("SendMessageBatch", QueueUrl="q", Entries=entries)
+    with pytest.raises(SqsRefused, match=code) as refused:
+        sqs.ask(operation, QueueUrl="q", SourceArn=f"{ARN}q", **fields)
+    assert "Source queue" not in refused.value.message
 
 
 def test_a_batch_has_no_more_messages_than_its_token_may_send_or_receive(sqs: SqsWeb) -> None:
@@ -98,22 +105,6 @@ def test_numbers_of_a_sequence_grow_within_a_millisecond_too(sqs: SqsWeb) -> Non
     numbers = [one["SequenceNumber"] for one in answer["Successful"]]
     assert numbers == sorted(set(numbers))
     assert len(numbers) == 10
-
-
-@pytest.mark.parametrize(
-    ("asked", "code"),
-    [
-        ({"MaxNumberOfMessages": 11}, "InvalidParameterValue"),
-        ({"WaitTimeSeconds": 21}, "InvalidParameterValue"),
-        ({"VisibilityTimeout": 43_201}, "InvalidParameterValue"),
-        ({"ReceiveRequestAttemptId": "x" * 129}, "InvalidParameterValue"),
-    ],
-)
-def test_a_receive_beyond_the_limits_is_refused(
-    asked: dict[str, Any], code: str, sqs: SqsWeb
-) -> None:
-    with pytest.raises(SqsRefused, match=code):
-        sqs.received("q", **asked)
 
 
 def _emptied(sqs: SqsWeb, queue: str) -> None:

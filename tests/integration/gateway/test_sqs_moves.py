@@ -201,25 +201,23 @@ def _cancelled(queue: Queue, handle: str) -> Queue:
     ])  # fmt: skip
 
 
-def test_one_move_at_a_time_until_its_gateway_was_silent(sqs: SqsWeb, clock: VirtualClock) -> None:
+def test_one_move_at_a_time_until_it_is_cancelled_and_its_gateway_was_silent(
+    sqs: SqsWeb, clock: VirtualClock
+) -> None:
     task = running(sqs, clock)
     with pytest.raises(SqsRefused, match="UnsupportedOperation"):
         sqs.ask("StartMessageMoveTask", SourceArn=f"{ARN}dead")
     with pytest.raises(SqsRefused, match="AccessDenied"):
         sqs.ask("CancelMessageMoveTask", by="shop", TaskHandle=task.handle)
+    sqs.ask("CancelMessageMoveTask", TaskHandle=task.handle)
+    [one] = sqs.ask("ListMessageMoveTasks", SourceArn=f"{ARN}dead")["Results"]
+    assert one["Status"] == CANCELLING
     clock.advance(60_001)
     [one] = sqs.ask("ListMessageMoveTasks", SourceArn=f"{ARN}dead")["Results"]
     assert (one["Status"], one["FailureReason"]) == (FAILED, "its gateway has ended")
     with pytest.raises(SqsRefused, match="UnsupportedOperation"):
         sqs.ask("CancelMessageMoveTask", TaskHandle=task.handle)
     assert ended(sqs)["Status"] == COMPLETED
-
-
-def test_a_move_that_goes_on_is_cancelled(sqs: SqsWeb, clock: VirtualClock) -> None:
-    task = running(sqs, clock)
-    sqs.ask("CancelMessageMoveTask", TaskHandle=task.handle)
-    [one] = sqs.ask("ListMessageMoveTasks", SourceArn=f"{ARN}dead")["Results"]
-    assert one["Status"] == CANCELLING
 
 
 def test_a_long_move_goes_on_while_its_gateway_tells_of_it(
@@ -266,12 +264,6 @@ def test_a_move_that_fails_on_its_way_loses_nothing_and_says_how_many_it_has_mov
         "dead", "ApproximateNumberOfMessages", "ApproximateNumberOfMessagesNotVisible"
     )
     assert sum(int(each) for each in counts.values()) == 2
-
-
-@pytest.mark.parametrize("rate", [0, 501])
-def test_a_rate_that_no_move_has_is_refused(sqs: SqsWeb, rate: int) -> None:
-    with pytest.raises(SqsRefused, match="InvalidParameterValue"):
-        sqs.ask("StartMessageMoveTask", SourceArn=f"{ARN}dead", MaxNumberOfMessagesPerSecond=rate)
 
 
 def test_the_move_of_a_gateway_that_ends_has_failed(sqs: SqsWeb) -> None:
