@@ -149,21 +149,6 @@ def test_a_stream_is_replayed_from_an_offset_and_what_was_handed_out_is_fenced_o
     assert len(bench.got(topic)) == 6
 
 
-def test_seeking_keeps_dead_letters_below_the_offset_and_drops_those_that_come_again(
-    bench: Bench,
-) -> None:
-    topic = bench.topic("stream", "g")
-    for number in range(4):
-        bench.publish(topic, number)
-    got = bench.got(topic)
-    bench.kill(topic, got[0], got[2])
-    bench.store.seek(topic, "g", {0: 1})
-    assert [letter.seq for letter in bench.store.dead(topic, "g")] == [0]
-    again = bench.got(topic)
-    assert [body_of(one) for one in again] == [1, 2, 3]
-    assert bench.kill(topic, *again) == SETTLED * 3
-
-
 def test_seeking_among_very_many_dead_letters_drops_those_alone_that_come_again(
     bench: Bench,
 ) -> None:

@@ -194,18 +194,6 @@ def test_the_next_one_is_none_that_waits_or_is_in_doing(bench: Bench, kind: str)
     assert bench.store.stats(topic)[0].next_ms == began
 
 
-def test_the_next_one_of_a_stream_is_first_looked_for_among_what_left_the_line(
-    bench: Bench,
-) -> None:
-    topic = bench.topic("stream", "g")
-    began = bench.store.now_ms()
-    bench.publish(topic, 1)
-    bench.advance(10)
-    bench.publish(topic, 2)
-    bench.release(topic, *bench.got(topic, limit=1))
-    assert bench.store.stats(topic)[0].next_ms == began
-
-
 @pytest.mark.parametrize("kind", KINDS)
 def test_peek_goes_slot_by_slot_with_the_next_ones_first(bench: Bench, kind: str) -> None:
     topic = bench.topic(kind, "g", slots=2)

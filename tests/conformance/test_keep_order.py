@@ -62,15 +62,6 @@ def test_what_follows_of_a_parked_key_waits_behind_it_and_all_others_go_on(bench
     assert (body_of(last), last.subject) == (6, None)
 
 
-def test_a_stream_without_it_lets_what_follows_go_on(bench: Bench) -> None:
-    topic = keeping(bench, "a", "a", max_parked=0)
-    first, second = bench.got(topic)
-    bench.retry(topic, first, delay_ms=100)
-    assert bench.ack(topic, second) == SETTLED
-    put(bench, topic, "a")
-    assert bodies(bench.got(topic)) == [2]
-
-
 def test_what_was_handed_out_of_the_line_before_goes_to_its_place(bench: Bench) -> None:
     topic = keeping(bench, "a", "a", "a", "b")
     got = bench.got(topic)

@@ -72,16 +72,6 @@ def test_a_slot_has_one_owner_and_the_others_are_refused(bench: Bench) -> None:
     assert list(roster(bench, topic).owners) == [0, 1, 2, 3]
 
 
-def test_a_claim_can_be_repeated_and_stays_under_the_epoch_that_was_first(bench: Bench) -> None:
-    topic = start(bench, "a")
-    assert bench.store.claim(topic, "g", "a", {0: OLD, 1: NEW}) == [0, 1]
-    before = roster(bench, topic)
-    bench.advance(1)
-    assert bench.store.claim(topic, "g", "a", {0: OLD, 1: NEW}) == [0, 1]
-    assert claim(bench, topic, "a", 0, 1, under=NEW) == [1]
-    assert roster(bench, topic) == before
-
-
 def test_a_member_that_is_not_there_or_whose_lease_has_passed_gets_nothing(bench: Bench) -> None:
     topic = start(bench, "a")
     assert claim(bench, topic, "stranger", 0, 1) == []
@@ -260,18 +250,6 @@ def test_each_group_and_each_topic_has_a_roster_of_its_own(bench: Bench) -> None
     assert [owned(bench, topic), owned(bench, other), owned(bench, topic, "h")] == [
         {0: "a"}, {0: "b"}, {0: "c"},
     ]  # fmt: skip
-
-
-@pytest.mark.parametrize("kind", ["stream", "ordered", "delay", "priority", "merge"])
-def test_a_roster_is_there_in_every_kind_and_takes_no_part_in_its_messages(
-    bench: Bench, kind: str
-) -> None:
-    topic = bench.topic(kind, "g", slots=2)
-    bench.store.heartbeat(topic, "g", "a", LEASE_MS)
-    bench.publish(topic, 1, "k")
-    assert claim(bench, topic, "a", 0, 1) == [0, 1]
-    assert bench.bodies(topic) == [1]
-    assert bench.store.groups(topic) == ["g"]
 
 
 OPERATIONS: dict[str, Callable[[Any, Topic], Any]] = {

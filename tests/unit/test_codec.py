@@ -188,11 +188,8 @@ def test_headers_and_tags_come_back_and_only_ours_are_added(
     assert ours.keys() == ({TAGS_HEADER} if tags else set()) | ({TYPE_HEADER} if raw else set())
 
 
-def test_tags_may_be_given_one_by_one() -> None:
+def test_tags_may_be_given_one_by_one_or_not_at_all() -> None:
     assert encode_headers(None, (tag for tag in ("a", "b")), False, 1000) == {TAGS_HEADER: "a,b"}
-
-
-def test_a_message_without_tags_has_none() -> None:
     assert tags_of(None) == tags_of({}) == tags_of({"h": "x"}) == ()
 
 

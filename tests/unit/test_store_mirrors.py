@@ -40,25 +40,12 @@ FOLDER = Path(qframe.stores.__file__).parent
 CONFORMANCE = Path(__file__).parent.parent / "conformance"
 
 
-def faults(files: set[str], docstring: str) -> list[str]:
-    """Which files a store lacks, and which it has beside the roles without naming them."""
-    named = set(re.findall(r"`(\w+)`", docstring))
-    lacks = [f"{name} is missing" for name in sorted(MIRRORED - files)]
-    return lacks + [f"{name} is not named" for name in sorted(files - MIRRORED - named)]
-
-
 @pytest.mark.parametrize("name", STORES)
 def test_a_store_has_a_file_for_each_role_and_names_its_others(name: str) -> None:
     files = {path.stem for path in (FOLDER / name).glob("*.py")} - {"__init__", "__main__"}
     package = importlib.import_module(f"qframe.stores.{name}")
-    assert faults(files, package.__doc__ or "") == []
-
-
-def test_a_planted_fault_is_found() -> None:
-    docstring = "`queues` has the rules of heads."
-    assert faults({*MIRRORED, "queues"}, docstring) == []
-    assert faults({*MIRRORED, "extra"}, docstring) == ["extra is not named"]
-    assert faults(MIRRORED - {"dead"}, docstring) == ["dead is missing"]
+    assert files >= MIRRORED
+    assert set(re.findall(r"`(\w+)`", package.__doc__ or "")) >= files - MIRRORED
 
 
 def test_the_roles_are_all_that_a_store_offers() -> None:

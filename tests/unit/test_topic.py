@@ -44,10 +44,6 @@ def test_there_are_five_kinds_and_only_a_stream_has_no_subjects() -> None:
     assert [kind for kind in Kind if not Topic("t", kind).has_subjects] == [Kind.STREAM]
 
 
-def test_a_kind_may_be_given_by_its_name() -> None:
-    assert Topic("t", "merge").kind is Kind.MERGE
-
-
 @pytest.mark.parametrize("slots", POWERS)
 def test_every_power_of_two_up_to_4096_is_a_slot_count(slots: int) -> None:
     assert Topic("t", slots=slots).slots == slots
