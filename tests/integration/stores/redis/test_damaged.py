@@ -83,17 +83,38 @@ def place(
 
 @pytest.mark.promise(7, 10)
 @pytest.mark.parametrize("name", TYPES)
-def test_a_key_of_another_type_is_named_and_its_slot_alone_stands_still(
+def test_a_key_of_another_type_is_named_its_slot_alone_stands_still_and_others_are_counted(
     place: Place, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(unanswered_pulls, "DAMAGED_SLEEP_S", 0.05)
+    whole = Topic("whole", slots=2)
+    place.app.declare(whole)
+    place.app.store.subscribe(whole, "w")
+    place.app.publish_many(whole, [1, 2, 3])
     place.publish(1, 1, 2)
     place.publish(1, 3, delay=3600)
-    wrong = "RPUSH" if TYPES[name] != "list" else "SET"
     place.ask(name, "DEL")
-    place.ask(name, wrong, "garbage")
+    place.ask(name, "RPUSH", "garbage")
     assert any(f"its key {name} is a list, and should be a {TYPES[name]}" in fault
                for fault in place.verify())  # fmt: skip
+    orders, counted = place.app.admin.topics()
+    assert [totals.lag for totals in counted.groups] == [3]
+    assert counted.damaged == {}
+    assert [totals.group for totals in orders.groups] + list(orders.damaged) == ["g"]
+
+    admin, roster = place.app.admin, place.app.admin._context.roster
+    look = Sampler(lambda: place.app.store, roster=roster, clock=SYSTEM_CLOCK).look()
+    assert look.error is None
+    assert [each.name for each in look.groups][-1] == ("whole", "w")
+    told = [each for each in problems_of(look, lambda *_: []) if each.page == "verify"]
+    assert [(each.topic, each.group) for each in told] == [("orders", g) for g in orders.damaged]
+
+    numbers = StoreNumbers(place.app.store, admin, roster=roster, clock=SYSTEM_CLOCK)
+    found = {family.name: dict(family.values) for family in numbers.families()}
+    assert found["qframe_store_up"] == {(): 1}
+    assert found["qframe_messages"]["whole", "w", "todo"] == 3
+    assert found["qframe_damaged"] == {("orders", "g"): len(orders.damaged), ("whole", "w"): 0}
+
     place.publish(0, 10, 11)
     with running(place.app):
         eventually(lambda: {10, 11} <= set(place.seen))
@@ -172,36 +193,6 @@ def test_a_deleted_key_of_subjects_is_told_and_what_is_published_afterwards_is_h
         place.publish(1, 4)
         place.app.run(burst=True)
         assert 4 in place.seen
-
-
-@pytest.mark.promise(10)
-@pytest.mark.parametrize("name", TYPES)
-def test_a_damaged_topic_is_named_and_all_others_are_counted(place: Place, name: str) -> None:
-    whole = Topic("whole", slots=2)
-    place.app.declare(whole)
-    place.app.store.subscribe(whole, "w")
-    place.app.publish_many(whole, [1, 2, 3])
-    place.publish(1, 1, 2)
-    place.publish(1, 3, delay=3600)
-    place.ask(name, "DEL")
-    place.ask(name, "RPUSH" if TYPES[name] != "list" else "SET", "garbage")
-    orders, counted = place.app.admin.topics()
-    assert [totals.lag for totals in counted.groups] == [3]
-    assert counted.damaged == {}
-    assert [totals.group for totals in orders.groups] + list(orders.damaged) == ["g"]
-
-    admin, roster = place.app.admin, place.app.admin._context.roster
-    look = Sampler(lambda: place.app.store, roster=roster, clock=SYSTEM_CLOCK).look()
-    assert look.error is None
-    assert [each.name for each in look.groups][-1] == ("whole", "w")
-    told = [each for each in problems_of(look, lambda *_: []) if each.page == "verify"]
-    assert [(each.topic, each.group) for each in told] == [("orders", g) for g in orders.damaged]
-
-    numbers = StoreNumbers(place.app.store, admin, roster=roster, clock=SYSTEM_CLOCK)
-    found = {family.name: dict(family.values) for family in numbers.families()}
-    assert found["qframe_store_up"] == {(): 1}
-    assert found["qframe_messages"]["whole", "w", "todo"] == 3
-    assert found["qframe_damaged"] == {("orders", "g"): len(orders.damaged), ("whole", "w"): 0}
 
 
 @pytest.mark.parametrize(("name", "group"), [("g:g:dead", "g"), ("g:g:cursor", "g")])

@@ -113,20 +113,6 @@ def discard_all(store: SqlStore, topic: Topic, slot: int) -> int:
 
 
 @pytest.mark.gate
-def test_a_slot_in_use_is_not_discarded_nor_opened_anew(store: SqlStore) -> None:
-    topic = begun(store, "stream", 2)
-    store.publish(topic, [entry(topic, 1, keys_of(topic)[0], "1")])
-    grower = doubling(store, topic)
-    after = grower.finish(grower.begin(4))
-    for slot in (*after.all_slots,):
-        with pytest.raises(SlotsClosed):
-            store.discard(topic, slot)
-        with pytest.raises(SlotsClosed):
-            store.open_slot(topic, slot, slot, "late")
-    assert sum(one.published for one in store.stats(after)) == 1
-
-
-@pytest.mark.gate
 def test_a_split_slot_is_discarded_in_steps_and_fences_its_last_owners(store: SqlStore) -> None:
     topic = begun(store, "ordered", 2)
     for number in range(25):
