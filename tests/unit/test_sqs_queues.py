@@ -208,17 +208,7 @@ def test_a_topic_of_another_kind_is_no_queue() -> None:
     assert found.slots == 2
 
 
-def test_sources_are_the_queues_that_name_a_dead_letter_queue() -> None:
-    scene = Scene()
-    book = scene.book()
-    policy = json.dumps({"deadLetterTargetArn": PLACE.arn("dead"), "maxReceiveCount": 3})
-    book.add(Queue(name="dead"))
-    book.add(Queue(name="q", attributes={"RedrivePolicy": policy}))
-    assert [each.name for each in book.sources_of("dead")] == ["q"]
-    assert (book.queue("q").max_attempts, book.queue("dead").max_attempts) == (3, 1000)
-
-
-def test_who_asks_for_sources_again_and_again_reads_the_queues_once_a_second(
+def test_sources_name_a_dead_letter_queue_and_are_read_once_a_second(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     scene = Scene()
@@ -237,6 +227,7 @@ def test_who_asks_for_sources_again_and_again_reads_the_queues_once_a_second(
     assert len(reads) == 1
     one.add(Queue(name="q", attributes={"RedrivePolicy": policy}))
     assert [each.name for each in one.sources_of("dead")] == ["q"], "its own change counts at once"
+    assert (one.queue("q").max_attempts, one.queue("dead").max_attempts) == (3, 1000)
     other.add(Queue(name="r", attributes={"RedrivePolicy": policy}))
     scene.clock.advance(1000)
     assert [each.name for each in one.sources_of("dead")] == ["q", "r"]

@@ -89,7 +89,7 @@ def test_it_serves_tls_by_a_certificate_and_by_one_that_renews_it(tmp_path: Path
         eventually(is_up, within=60)
         for file, new in zip((key, chain), reversed(certificate(tmp_path, "new")), strict=True):
             new.replace(file)
-        eventually(is_up)
+        eventually(is_up, within=60)
     finally:
         process.terminate()
         process.wait()
