@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -34,28 +35,19 @@ def checker(engine: Engine) -> DatabaseChecker:
     return made
 
 
-def _row(checker: DatabaseChecker, *columns: str) -> Any:
-    table = checker._effects.table
-    with checker._effects.engine.begin() as connection:
-        asked = select(*[table.c[name] - checker._effects.now_ms for name in columns])
-        return connection.execute(asked).one()
-
-
-def test_a_claim_that_is_made_again_lasts_from_then_on(checker: DatabaseChecker) -> None:
+def test_a_claim_lasts_from_when_it_is_made_and_is_remembered_for_the_retention_too(
+    checker: DatabaseChecker,
+) -> None:
     claim = Claim("a")
     for lease_ms in (1000, 60_000):
         checker.claim_many(SCOPE, [claim], lease_ms)
         assert claim.is_mine
-    [left_ms] = _row(checker, "lease_until")
-    assert 50_000 < left_ms <= 60_000
-
-
-def test_what_is_begun_is_remembered_for_its_lease_and_the_retention(
-    checker: DatabaseChecker,
-) -> None:
-    checker.claim_many(SCOPE, [Claim("a")], 60_000)
-    [left_ms] = _row(checker, "expires_at")
-    assert 3_650_000 < left_ms <= 3_660_000
+    table = checker._effects.table
+    asked = [table.c[name] - checker._effects.now_ms for name in ("lease_until", "expires_at")]
+    with checker._effects.engine.begin() as connection:
+        lease_ms, memory_ms = connection.execute(select(*asked)).one()
+    assert 50_000 < lease_ms <= 60_000
+    assert 3_650_000 < memory_ms <= 3_660_000
 
 
 @pytest.mark.parametrize(
@@ -130,16 +122,12 @@ def test_a_memory_is_as_long_as_messages_may_come() -> None:
         check_memory("ttl", longest - 1, terms)
 
 
-class Named:
-    """A message with an id."""
-
-    def __init__(self, message_id: str) -> None:
-        self.id = message_id
-
-
 def test_a_key_that_a_database_would_cut_is_known_by_its_hash() -> None:
     key: Any = key_of(None)
-    keys = [key(Named(each)) for each in ("a", "a ", "a  ", "x" * MAX_CHARS, "x" * MAX_CHARS + "x")]
+    keys = [
+        key(SimpleNamespace(id=each))
+        for each in ("a", "a ", "a  ", "x" * MAX_CHARS, "x" * MAX_CHARS + "x")
+    ]
     assert len(set(keys)) == 5
     assert ["sha256:" in each for each in keys] == [False, True, True, False, True]
 

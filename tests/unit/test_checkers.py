@@ -47,29 +47,18 @@ def claimed(checker: Any, scope: Scope, key: str, lease_ms: int = LEASE_MS) -> C
     return claim
 
 
-def test_who_asks_first_has_it_and_who_asks_meanwhile_is_told_that_it_runs(
+def test_an_effect_is_absent_then_running_then_done_for_everybody(
     checker: Any, scope: Scope
 ) -> None:
     first = claimed(checker, scope, "a")
     assert first.state is State.CLAIMED
     second = claimed(checker, scope, "a")
-    assert second.state is State.RUNNING
-    assert second.transaction is None
-    checker.release_many(scope, [first])
-
-
-def test_what_is_finished_is_done_for_everybody(checker: Any, scope: Scope) -> None:
-    first = claimed(checker, scope, "a")
-    assert checker.finish_many(scope, [first]) == [True]
-    assert claimed(checker, scope, "a").state is State.DONE
-
-
-def test_what_is_released_leaves_no_mark(checker: Any, scope: Scope) -> None:
-    first = claimed(checker, scope, "a")
+    assert (second.state, second.transaction) == (State.RUNNING, None)
     assert checker.release_many(scope, [first]) == [True]
-    second = claimed(checker, scope, "a")
-    assert second.state is State.CLAIMED
-    checker.release_many(scope, [second])
+    third = claimed(checker, scope, "a")
+    assert third.state is State.CLAIMED
+    assert checker.finish_many(scope, [third]) == [True]
+    assert claimed(checker, scope, "a").state is State.DONE
 
 
 @pytest.mark.parametrize("field", ["namespace", "topic", "group"])
@@ -84,62 +73,11 @@ def test_another_namespace_topic_or_group_has_effects_of_its_own(
     checker.release_many(other, [theirs])
 
 
-def test_many_are_claimed_renewed_finished_and_released_in_one_call(
+def test_who_meets_a_running_one_is_told_how_long_its_lease_lasts_as_it_was_renewed(
     marking: Any, scope: Scope
 ) -> None:
-    done, running = claimed(marking, scope, "done"), claimed(marking, scope, "running")
-    marking.finish_many(scope, [done])
-    claims = [Claim(key) for key in ("z", "done", "running", "b", "z")]
-    marking.claim_many(scope, claims, LEASE_MS)
-    assert [claim.state for claim in claims] == [
-        State.CLAIMED, State.DONE, State.RUNNING, State.CLAIMED, State.RUNNING,
-    ]  # fmt: skip
-    mine = [claims[0], claims[3]]
-    assert marking.renew_many(scope, [*mine, claims[2]], LEASE_MS) == [True, True, False]
-    assert marking.finish_many(scope, [claims[0], claims[4]]) == [True, False]
-    assert marking.release_many(scope, [*mine, running]) == [False, True, True]
-    again = [Claim(key) for key in ("z", "b", "running")]
-    marking.claim_many(scope, again, LEASE_MS)
-    assert [claim.state for claim in again] == [State.DONE, State.CLAIMED, State.CLAIMED]
-
-
-def test_a_call_whose_answer_was_lost_is_answered_alike_when_it_is_repeated(
-    marking: Any, scope: Scope
-) -> None:
-    claim = claimed(marking, scope, "a")
-    marking.claim_many(scope, [claim], LEASE_MS)
-    assert claim.state is State.CLAIMED
-    assert marking.finish_many(scope, [claim]) == [True]
-    assert marking.finish_many(scope, [claim]) == [True]
-
-
-def test_a_claim_whose_lease_has_passed_is_the_next_ones_and_only_theirs(
-    marking: Any, scope: Scope
-) -> None:
-    first = claimed(marking, scope, "a", lease_ms=1)
-    second = Claim("a")
-
-    def taken_over() -> bool:
-        marking.claim_many(scope, [second], LEASE_MS)
-        return second.state is State.CLAIMED
-
-    eventually(taken_over)
-    assert marking.renew_many(scope, [first], LEASE_MS) == [False]
-    assert marking.release_many(scope, [first]) == [False]
-    assert marking.finish_many(scope, [first]) == [False]
-    assert claimed(marking, scope, "a").state is State.RUNNING
-    assert marking.finish_many(scope, [second]) == [True]
-
-
-def test_who_meets_a_running_one_is_told_how_long_its_lease_lasts(
-    marking: Any, scope: Scope
-) -> None:
-    claimed(marking, scope, "a", lease_ms=600_000)
-    assert 0 < claimed(marking, scope, "a").wait_ms <= 600_000
-
-
-def test_a_renewed_lease_lasts_as_long_as_the_renewal_says(marking: Any, scope: Scope) -> None:
     first = claimed(marking, scope, "a", lease_ms=600_000)
+    assert 0 < claimed(marking, scope, "a").wait_ms <= 600_000
     for lease_ms in (60_000, 300_000):
         assert marking.renew_many(scope, [first], lease_ms) == [True]
         assert lease_ms / 2 < claimed(marking, scope, "a").wait_ms <= lease_ms
@@ -176,19 +114,20 @@ def transactional(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[An
         yield made
 
 
-def test_many_that_are_claimed_together_have_one_transaction(
+def test_many_that_are_claimed_together_have_one_transaction_and_are_rolled_back_together(
     transactional: Any, scope: Scope
 ) -> None:
     transactional.finish_many(scope, [claimed(transactional, scope, "done")])
-    claims = [Claim(key) for key in ("b", "done", "a")]
-    transactional.claim_together(scope, claims)
-    assert [claim.state for claim in claims] == [State.CLAIMED, State.DONE, State.CLAIMED]
-    b, _, a = claims
-    assert a.transaction is b.transaction
-    assert claimed(transactional, scope, "a").state is State.RUNNING
-    assert transactional.finish_many(scope, [a, b]) == [True, True]
-    assert claimed(transactional, scope, "a").state is State.DONE
-    assert claimed(transactional, scope, "b").state is State.DONE
+    for finishes in (False, True):
+        claims = [Claim(key) for key in ("b", "done", "a")]
+        transactional.claim_together(scope, claims)
+        assert [claim.state for claim in claims] == [State.CLAIMED, State.DONE, State.CLAIMED]
+        b, _, a = claims
+        assert a.transaction is b.transaction
+        assert claimed(transactional, scope, "a").state is State.RUNNING
+        end = transactional.finish_many if finishes else transactional.release_many
+        assert end(scope, [a, b]) == [True, True]
+    assert {claimed(transactional, scope, key).state for key in "ab"} == {State.DONE}
 
 
 def test_what_others_have_done_or_have_in_hand_is_told_and_the_rest_is_claimed(
@@ -225,18 +164,6 @@ def test_while_another_one_writes_on_sqlite_all_that_are_claimed_together_are_ru
         checker.claim_together(scope, claims)
         assert all(claim.is_mine for claim in claims)
         checker.release_many(scope, claims)
-
-
-def test_what_was_claimed_together_is_rolled_back_together(
-    transactional: Any, scope: Scope
-) -> None:
-    claims = [Claim(key) for key in ("a", "b")]
-    transactional.claim_together(scope, claims)
-    assert transactional.release_many(scope, claims) == [True, True]
-    again = [Claim(key) for key in ("a", "b")]
-    transactional.claim_together(scope, again)
-    assert all(claim.is_mine for claim in again)
-    transactional.release_many(scope, again)
 
 
 def test_each_of_many_has_a_transaction_of_its_own(

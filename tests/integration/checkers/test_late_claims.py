@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+import apps
 import pytest
 from eventually import eventually
 from sqlalchemy import Connection, create_engine
 from sqlalchemy.ext.asyncio import AsyncConnection, create_async_engine
 
-from qframe import Batch, DatabaseChecker, Message, QFrame, Topic, TransactionalChecker
+from qframe import Batch, DatabaseChecker, Message, Topic, TransactionalChecker
 
 pytestmark = [pytest.mark.promise(2), pytest.mark.gate]
 
@@ -20,18 +22,15 @@ TOPIC = Topic("t", slots=1)
 BATCH = Batch(4, "10ms")
 
 
-class Shop:
+class Shop(apps.Shop):
     """A worker whose first claim is granted when its slot is another's already."""
 
     def __init__(self, folder: Path) -> None:
-        self.app = QFrame(f"sqlite:///{folder / 'queue.db'}?synchronous=normal", grace=5)
+        super().__init__(f"sqlite:///{folder / 'queue.db'}?synchronous=normal")
         self.database = f"sqlite:///{folder / 'business.db'}"
-        self.seen: list[tuple[int, bool]] = []
-        self.failure: BaseException | None = None
         self._lost = threading.Event()
         self._is_late = False
-        self._thread = threading.Thread(target=self._run)
-        self.app.events.listen(lambda name, facts: self._listen(name))
+        self.app.events.listen(lambda name, _: name == "delivery.cancelled" and self._lost.set())
 
     def note(self, *messages: Message) -> None:
         self.seen += [(message.body, message.cancelled) for message in messages]
@@ -45,17 +44,8 @@ class Shop:
     def serve(self) -> None:
         """Handles one message, and another one that tells of the loss."""
         self.app.publish(TOPIC, 1, key="k")
-        self._thread.start()
+        self.start()
         eventually(lambda: self.app.admin.lag(TOPIC, "g") == 0)
-        self.app.stop()
-        self._thread.join()
-        assert self.failure is None
-
-    def _run(self) -> None:
-        try:
-            self.app.run()
-        except BaseException as error:
-            self.failure = error
 
     def _late(self, claim: Any) -> Any:
         def claim_and_lose(*arguments: Any) -> None:
@@ -75,77 +65,45 @@ class Shop:
         self.app.publish(TOPIC, 2, key="other")  # which makes the worker pull, and be refused
         assert self._lost.wait(60)
 
-    def _listen(self, name: str) -> None:
-        if name == "delivery.cancelled":
-            self._lost.set()
-
 
 @pytest.fixture
 def shop(tmp_path: Path) -> Iterator[Shop]:
-    shop = Shop(tmp_path)
-    with shop.app:
+    with apps.audited(Shop(tmp_path)) as shop:
         yield shop
-        assert shop.app.store.verify(TOPIC) == []
 
 
-def once_and_in_time(shop: Shop) -> bool:
-    """Whether each message came to a handler once, when it was this worker's."""
-    return sorted(shop.seen) == [(1, False), (2, False)]
+def plain(shop: Shop, message: Message) -> None:
+    shop.note(message)
 
 
-def test_a_handler_is_not_called_for_what_was_lost_while_it_was_claimed(shop: Shop) -> None:
-    engine = create_engine(shop.database)
+def changing(shop: Shop, message: Message, connection: Connection) -> None:
+    shop.note(message)
 
-    def handle(message: Message) -> None:
-        shop.note(message)
 
-    shop.consume(handle, DatabaseChecker(engine))
+async def awaited(shop: Shop, message: Message, connection: AsyncConnection) -> None:
+    shop.note(message)
+
+
+def batched(shop: Shop, messages: list[Message]) -> None:
+    shop.note(*messages)
+
+
+def changing_together(shop: Shop, messages: list[Message], connection: Connection) -> None:
+    shop.note(*messages)
+
+
+@pytest.mark.parametrize("handler", [plain, changing, awaited, batched, changing_together])
+def test_no_handler_is_called_for_what_was_lost_while_it_was_claimed(
+    shop: Shop, handler: Any
+) -> None:
+    if handler is awaited:
+        url = shop.database.replace("sqlite:", "sqlite+aiosqlite:")
+        checker: Any = TransactionalChecker(create_async_engine(url))
+    else:
+        kind = DatabaseChecker if handler in (plain, batched) else TransactionalChecker
+        checker = kind(create_engine(shop.database))
+    options = {"batch": BATCH} if handler in (batched, changing_together) else {}
+    shop.consume(partial(handler, shop), checker, **options)
     shop.serve()
-    engine.dispose()
-    assert once_and_in_time(shop)
-
-
-def test_a_handler_gets_no_transaction_for_what_was_lost_while_it_was_claimed(shop: Shop) -> None:
-    engine = create_engine(shop.database)
-
-    def handle(message: Message, connection: Connection) -> None:
-        shop.note(message)
-
-    shop.consume(handle, TransactionalChecker(engine))
-    shop.serve()
-    engine.dispose()
-    assert once_and_in_time(shop)
-
-
-def test_an_async_handler_is_not_called_for_what_was_lost_while_it_was_claimed(shop: Shop) -> None:
-    async def handle(message: Message, connection: AsyncConnection) -> None:
-        shop.note(message)
-
-    url = shop.database.replace("sqlite:", "sqlite+aiosqlite:")
-    shop.consume(handle, TransactionalChecker(create_async_engine(url)))
-    shop.serve()
-    assert once_and_in_time(shop)
-
-
-def test_a_batch_has_no_transaction_for_what_was_lost_while_it_was_claimed(shop: Shop) -> None:
-    engine = create_engine(shop.database)
-
-    def handle(messages: list[Message], connection: Connection) -> None:
-        shop.note(*messages)
-
-    shop.consume(handle, TransactionalChecker(engine), batch=BATCH)
-    shop.serve()
-    engine.dispose()
-    assert once_and_in_time(shop)
-
-
-def test_a_batch_has_nothing_that_was_lost_while_it_was_claimed(shop: Shop) -> None:
-    engine = create_engine(shop.database)
-
-    def handle(messages: list[Message]) -> None:
-        shop.note(*messages)
-
-    shop.consume(handle, DatabaseChecker(engine), batch=BATCH)
-    shop.serve()
-    engine.dispose()
-    assert once_and_in_time(shop)
+    # Each message came to a handler once, when it was this worker's.
+    assert sorted(shop.seen) == [(1, False), (2, False)]
