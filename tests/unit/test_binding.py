@@ -100,9 +100,9 @@ def test_parameters_get_what_their_annotations_ask_for(
     assert bind(function)(message(body)) == result
 
 
-def test_bytes_come_as_they_were_published() -> None:
-    assert bind(takes_bytes)(message(b"\xff\x00", raw=True)) == b"\xff\x00"
-    assert bind(takes_anything)(message(b"\xff\x00", raw=True)) == b"\xff\x00"
+@pytest.mark.parametrize("function", [takes_bytes, takes_anything])
+def test_bytes_come_as_they_were_published(function: Callable[..., Any]) -> None:
+    assert bind(function)(message(b"\xff\x00", raw=True)) == b"\xff\x00"
 
 
 @pytest.mark.promise(8)
@@ -139,6 +139,11 @@ def stars_and_an_option(*args: object, retries: int = 3, **kwargs: object) -> No
 class Yielding:
     def __call__(self, message: Message) -> Iterator[int]:
         yield 1
+
+
+class Called:
+    def __call__(self, m: Message) -> str:
+        return m.id
 
 
 class Desk:
@@ -215,8 +220,6 @@ def test_what_an_annotation_says_beside_a_type_counts() -> None:
 def test_an_error_names_the_whole_type() -> None:
     with pytest.raises(UndecodableBody, match=r"decoded as dict\[str, int\] \| None \("):
         bind(takes_perhaps_a_dict)(message(b"1"))
-    with pytest.raises(BadHandler, match=r"a batch is not list\[.*Order\]; annotate it"):
-        bind_batch(wants_bodies)
 
 
 def takes_a_number_first(number: int, m: Message, suffix: str) -> str:
@@ -235,7 +238,8 @@ def test_partials_methods_of_objects_and_wrapped_functions_are_handlers_too() ->
     partial = functools.partial(takes_a_number_first, 3, suffix="!")
     assert bind(partial)(message(b"1")) == "3 m1 !"
     assert name_of(partial) == f"{__name__}.takes_a_number_first"
-    assert bind(Desk().handle)(message(b"1")) == "m1"
+    assert name_of(takes_nothing).endswith("test_binding.takes_nothing")
+    assert bind(Desk().handle)(message(b"1")) == bind(Called())(message(b"1")) == "m1"
     assert bind(wrapped_with_its_name(takes_both))(message(b'{"id":5}')) == (Order(5), "m1")
 
 
@@ -266,23 +270,28 @@ def wants_nothing() -> None: ...
 def wants_batch_and_body(messages: list[Message], order: Order) -> None: ...
 
 
-def test_a_handler_of_batches_without_batch_is_told_of_it() -> None:
-    with pytest.raises(BadHandler, match=r"add batch=Batch\(500, '50ms'\) to the consumer"):
-        bind(wants_batch)
+ONE = r"asks for one list\[Message\], and at most one Session"
+NO_BATCH = r"its consumer has batch=.*annotate it: list\[Message\]"
 
 
 @pytest.mark.parametrize(
-    "function", [takes_message, takes_dict, wants_bodies, wants_batch_and_body]
+    ("binds", "function", "words"),
+    [
+        (bind, wants_batch, r"add batch=Batch\(500, '50ms'\) to the consumer"),
+        (bind_batch, wants_bodies, r"a batch is not list\[.*Order\]; annotate it"),
+        *[(bind_batch, each, NO_BATCH) for each in (takes_message, takes_dict, wants_bodies)],
+        (bind_batch, wants_batch_and_body, NO_BATCH),
+        *[
+            (bind_batch, each, ONE)
+            for each in (wants_two_batches, wants_session_alone, wants_nothing)
+        ],
+    ],
 )
-def test_a_consumer_with_batch_takes_no_single_message_and_no_bodies(function: Any) -> None:
-    with pytest.raises(BadHandler, match=r"its consumer has batch=.*annotate it: list\[Message\]"):
-        bind_batch(function)
-
-
-@pytest.mark.parametrize("function", [wants_two_batches, wants_session_alone, wants_nothing])
-def test_a_handler_of_batches_asks_for_one_batch_and_at_most_one_transaction(function: Any) -> None:
-    with pytest.raises(BadHandler, match=r"asks for one list\[Message\], and at most one Session"):
-        bind_batch(function)
+def test_what_is_no_handler_of_batches_is_refused(
+    binds: Callable[..., Any], function: Any, words: str
+) -> None:
+    with pytest.raises(BadHandler, match=words):
+        binds(function)
 
 
 def test_a_batch_is_given_as_it_is_and_its_transaction_is_that_of_all() -> None:
@@ -308,15 +317,6 @@ async def coroutine(order: Order, m: Message) -> Any:
 
 def test_an_async_functions_parameters_are_filled_in_the_same_way() -> None:
     assert asyncio.run(bind(coroutine)(message(b'{"id":5}'))) == (Order(5), "m1")  # type: ignore[arg-type]
-
-
-def test_a_callable_object_can_be_a_handler() -> None:
-    class Handler:
-        def __call__(self, m: Message) -> str:
-            return m.id
-
-    assert bind(Handler())(message(b"1")) == "m1"
-    assert name_of(takes_nothing).endswith("test_binding.takes_nothing")
 
 
 @pytest.mark.parametrize("make", [lambda: (n for n in "x"), lambda: agenerator(), coroutine_])

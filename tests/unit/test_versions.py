@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, date, datetime, timedelta, timezone
 from decimal import Decimal
+from functools import partial
 from typing import Any
 
 import pytest
@@ -331,59 +332,60 @@ def test_what_the_table_cannot_take_is_refused_before_anything_is_written(
     assert not connection.execute(select(orders.c.id)).all()
 
 
-@pytest.mark.parametrize(
-    "wrong",
-    [
-        {"key": {"nothing": 1}}, {"values": {"nothing": 1}}, {"insert": {"nothing": 1}},
-        {"version_column": "nothing"}, {"version_column": orders.c.version},
+class AsyncSession:
+    def run_sync(self) -> None: ...
+
+
+def of_places(connection: Any, key: Any) -> Applied:
+    return apply_if_newer(connection, places, key, version=1, values={})
+
+
+def of_table(connection: Any, table: Any) -> Applied:
+    return apply_if_newer(connection, table, {"id": 1}, version=1, values={})
+
+
+def of_dialect(connection: Any, name: str) -> Applied:
+    connection.dialect.name = name
+    return newer(connection, 1)
+
+
+UNKNOWN = "name one of id, state, total"
+UNKNOWN_COLUMNS: list[tuple[str, Any]] = [
+    ("key", {"nothing": 1}), ("values", {"nothing": 1}), ("insert", {"nothing": 1}),
+    ("version_column", "nothing"), ("version_column", orders.c.version),
+]  # fmt: skip
+NO_KEY = "not the primary key or a unique key of places"
+REFUSED: list[tuple[Callable[[Any], Applied], type[Exception], str]] = [
+    *[
+        (partial(newer, version=1, **{name: wrong}), BadTable, UNKNOWN)
+        for name, wrong in UNKNOWN_COLUMNS
     ],
-    ids=shown,
-)  # fmt: skip
-def test_an_unknown_column_is_refused_with_those_that_there_are(
-    connection: Connection, wrong: dict[str, Any]
+    *[
+        (partial(of_table, table=table), BadTable, ".")
+        for table in (Savings, Event, "orders", orders.alias(), Account(), int, None)
+    ],
+    *[
+        (partial(of_places, key=key), BadOption, NO_KEY)
+        for key in ({"half": 1}, {"shop": "rome"}, {"shop": "rome", "goods": "x"})
+    ],
+    *[
+        (partial(following, version=version, values={"state": "x"}), BadOption, ".")
+        for version in (None, 0, 1.0, "1", True)
+    ],
+    (partial(following, version=1, delay="soon"), BadOption, "."),
+    (lambda _: newer(AsyncSession(), 1), BadOption, r"await session\.run_sync"),  # type: ignore[arg-type]
+    (lambda it: newer(it.engine, 1), BadOption, "give a Session or a Connection"),
+    (partial(of_dialect, name="oracle"), BadOption, "use one of sqlite, postgresql, mysql, mari"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("call", "error", "words"), REFUSED)
+def test_what_is_no_change_of_one_row_by_its_version_is_refused(
+    connection: Connection, call: Callable[[Any], Applied], error: type[Exception], words: str
 ) -> None:
-    with pytest.raises(BadTable, match="name one of id, state, total"):
-        newer(connection, **({"version": 1} | wrong))
-
-
-@pytest.mark.parametrize("table", [Savings, Event, "orders", orders.alias(), Account(), int, None])
-def test_what_is_not_one_table_is_refused(connection: Connection, table: Any) -> None:
-    with pytest.raises(BadTable):
-        apply_if_newer(connection, table, {"id": 1}, version=1, values={})
-
-
-@pytest.mark.parametrize("key", [{"half": 1}, {"shop": "rome"}, {"shop": "rome", "goods": "x"}])
-def test_columns_that_are_unique_for_some_rows_only_name_none(
-    connection: Connection, key: dict[str, Any]
-) -> None:
-    with pytest.raises(BadOption, match="not the primary key or a unique key of places"):
-        apply_if_newer(connection, places, key, version=1, values={})
-
-
-@pytest.mark.parametrize("version", [None, 0, 1.0, "1", True])
-def test_a_next_version_is_a_whole_number_from_the_first(
-    connection: Connection, version: Any
-) -> None:
-    with pytest.raises(BadOption):
-        following(connection, version, values={"state": "x"})
-
-
-def test_a_delay_that_is_none_is_refused_before_anything_is_written(
-    connection: Connection,
-) -> None:
-    with pytest.raises(BadOption):
-        following(connection, 1, delay="soon")
+    with pytest.raises(error, match=words):
+        call(connection)
     assert not connection.execute(select(orders.c.id)).all()
-
-
-def test_an_async_session_is_told_how_to_run_it(connection: Connection) -> None:
-    class AsyncSession:
-        def run_sync(self) -> None: ...
-
-    with pytest.raises(BadOption, match=r"await session\.run_sync"):
-        newer(AsyncSession(), 1)  # type: ignore[arg-type]
-    with pytest.raises(BadOption, match="give a Session or a Connection"):
-        newer(connection.engine, 1)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -426,9 +428,3 @@ def test_a_number_that_would_be_rounded_is_refused(
         else:
             with pytest.raises(BadOption, match="would round it"):
                 checked_version(column, version, dialect.dialect())
-
-
-def test_a_database_that_is_not_served_is_refused(connection: Connection) -> None:
-    connection.dialect.name = "oracle"
-    with pytest.raises(BadOption, match="use one of sqlite, postgresql, mysql, mariadb"):
-        newer(connection, 1)
