@@ -88,3 +88,34 @@ def test_the_channels_that_are_due_take_turns() -> None:
         order.append(taken[0].index)
         gathering.done(taken[0], 1)
     assert order == [2, 0, 1, 2, 0, 2]
+
+
+def test_a_batch_that_was_due_and_became_full_does_not_take_the_next_one_along() -> None:
+    clock = VirtualClock()
+    gathering: Gathering[int] = Gathering(
+        channels=1, batch_size=2, interval_s=1.0, serial=True, clock=clock
+    )
+    [channel] = gathering.channels
+    for number in range(2):
+        gathering.add(channel, number)
+    assert gathering.take(everything=False) == (channel, [0, 1])  # the next ones wait for it
+    gathering.add(channel, 2)
+    clock.advance(1000)
+    assert gathering.take(everything=False) is None
+    for number in (3, 4):
+        gathering.add(channel, number)
+    gathering.done(channel, 2)
+    assert gathering.take(everything=False) == (channel, [2, 3])
+    gathering.done(channel, 2)
+    assert gathering.take(everything=False) is None
+    clock.advance(1000)
+    assert gathering.take(everything=False) == (channel, [4])
+    for number in (5, 6):
+        gathering.add(channel, number)
+    clock.advance(1000)
+    assert gathering.take(everything=False) is None
+    gathering.add(channel, 7)
+    gathering.done(channel, 1)
+    assert gathering.take(everything=False) == (channel, [5, 6])
+    gathering.done(channel, 2)
+    assert gathering.take(everything=False) is None
