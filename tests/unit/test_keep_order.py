@@ -471,31 +471,6 @@ def test_a_dead_one_lets_its_key_go_on(app: QFrame, harness: Harness) -> None:
 
 
 @pytest.mark.promise(3)
-def test_a_crash_loses_nothing_of_the_order(app: QFrame, harness: Harness) -> None:
-    handled: list[int] = []
-
-    @app.consumer(EVENTS, group="g", keep_order=True)
-    def handle(body: int, message: Message) -> None:
-        handled.append(body)
-        if body == 1 and message.attempt == 1:
-            raise NeedRetry(delay=5)
-
-    for number in range(5):
-        harness.publish(EVENTS, number, key="a")
-    for point in ("handler", "settle", "pull"):
-        harness.publish(EVENTS, len(harness.published(EVENTS)), key="a")
-        harness.crash_after(point)
-        harness.run_until_idle()
-        harness.advance(minutes=1)
-    harness.drain()
-    firsts = list(dict.fromkeys(handled))
-    assert firsts == [*range(8)]
-    last_of = {body: place for place, body in enumerate(handled)}
-    assert sorted(last_of, key=lambda body: last_of[body]) == firsts
-    harness.assert_all_done()
-
-
-@pytest.mark.promise(3)
 def test_a_group_that_comes_a_week_late_and_a_seek_see_each_keys_history_in_order_and_go_on_live(
     app: QFrame, harness: Harness
 ) -> None:

@@ -219,48 +219,35 @@ def test_one_poison_message_dies_and_all_others_are_done_once(
 
 
 @pytest.mark.parametrize("name", ["redis", "database-postgres", "transactional-postgres"])
-def test_what_another_worker_has_in_hand_waits_and_the_others_go_on(
-    request: pytest.FixtureRequest, tmp_path: Path, name: str
+def test_what_another_batch_has_in_hand_waits_and_the_others_go_on(
+    request: pytest.FixtureRequest, tmp_path: Path, small: Shop, name: str
 ) -> None:
     gate = threading.Event()
-    url = f"sqlite:///{tmp_path / 'queue.db'}?synchronous=normal"
-    namespace = f"n{uuid.uuid4().hex}"
-    one, two = Shop(url, namespace=namespace), Shop(url, namespace=namespace)
     topic = Topic("one-slot", slots=1)
 
-    def slow(messages: list[Message], connection: Connection | None = None) -> None:
-        del connection
-        one.note(messages)
+    def slow(messages: list[Message]) -> None:
+        small.note(messages)
         eventually(gate.is_set)
 
     def in_transaction(messages: list[Message], connection: Connection) -> None:
-        slow(messages, connection)
-
-    def quick(messages: list[Message], connection: Connection) -> None:
-        del connection
-        two.note(messages)
+        slow(messages)
 
     with checker_of(request, name, tmp_path, key=lambda message: message.body) as checker:
-        is_transactional = name in TRANSACTIONAL
-        for shop, handler in (
-            (one, in_transaction if is_transactional else slow),
-            (two, quick if is_transactional else two.note),
-        ):
-            batch = Batch(10, "20ms")
-            shop.consume(handler, batch, topic, threads=2, idempotent_checker=checker)
-        with one.app, two.app:
-            one.app.publish(topic, 1)
-            one.start()
-            eventually(lambda: one.calls == [[1]])
-            # The same worker gets the same effects again, while the first one runs.
-            one.app.publish_many(topic, [1, 2, 3])
-            eventually(lambda: one.events["delivery.awaited"] > 0)
-            eventually(lambda: sorted(one.bodies) == [1, 2, 3])
-            gate.set()
-            eventually(lambda: one.app.admin.lag(topic, "g") == 0)
-            one.stop()
-            assert sorted(one.bodies) == [1, 2, 3]
-            assert one.events["delivery.duplicate"] == 1
+        small.consume(
+            in_transaction if name in TRANSACTIONAL else slow, Batch(10, "20ms"), topic,
+            threads=2, idempotent_checker=checker,
+        )  # fmt: skip
+        small.app.publish(topic, 1)
+        small.start()
+        eventually(lambda: small.calls == [[1]])
+        small.app.publish_many(topic, [1, 2, 3])
+        eventually(lambda: small.events["delivery.awaited"] > 0)
+        eventually(lambda: sorted(small.bodies) == [1, 2, 3])
+        gate.set()
+        eventually(lambda: small.app.admin.lag(topic, "g") == 0)
+        small.stop()
+    assert sorted(small.bodies) == [1, 2, 3]
+    assert small.events["delivery.duplicate"] == 1
 
 
 def test_a_batch_that_takes_too_long_is_halved_and_what_takes_too_long_alone_is_retried(

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import signal
-import subprocess
-import sys
 import threading
 from pathlib import Path
 from typing import Any
@@ -169,27 +166,6 @@ def test_messages_are_settled_from_other_threads_and_taken_in_them(each_app: QFr
     assert all(bodies == sorted(bodies) for bodies in by_key.values())
 
 
-def test_a_lease_is_renewed_for_as_long_as_a_message_is_open(each_app: QFrame) -> None:
-    topic = Topic("t", kind="ordered", slots=1)
-    events = told(each_app)
-    each_app.publish(topic, "long", key="k")
-    with each_app.pull(topic, "g", lease=3) as messages:
-        message = messages.take()
-        assert message is not None
-
-        def lease_ms() -> int:
-            [record] = each_app.store.peek(topic, "g", states=["doing"])
-            assert record.lease_until_ms is not None
-            return record.lease_until_ms
-
-        first_ms = lease_ms()
-        eventually(lambda: lease_ms() > first_ms + 1500)  # more than one renewal brings
-        assert not message.cancelled
-        message.ack()
-        eventually(lambda: settled(each_app, topic) == 1)
-    assert (events["delivery.lost"], events["delivery.stale"]) == (0, 0)
-
-
 @pytest.mark.promise(4)
 def test_what_was_fenced_off_is_cancelled_and_its_ack_changes_nothing(each_app: QFrame) -> None:
     topic = Topic("t", slots=1)
@@ -302,36 +278,6 @@ def test_nothing_is_left_running_after_the_block(each_app: QFrame) -> None:
     roster = each_app.store.roster(Topic("gone", slots=1), "g")
     assert roster is not None
     assert not roster.members
-
-
-PROGRAM = """
-import sys
-from qframe import QFrame
-app = QFrame(sys.argv[1])
-with app.pull("t", "g", lease="5s") as messages:
-    message = messages.take()
-    print(message.body, message.attempt, flush=True)
-    messages.take()
-"""
-
-
-@pytest.mark.promise(1)
-def test_what_a_killed_process_had_open_comes_again_and_counts(tmp_path: Path) -> None:
-    url = f"sqlite:///{tmp_path / 'q.db'}"
-    with QFrame(url) as app:
-        app.publish(Topic("t", slots=1), "x")
-        with subprocess.Popen(
-            [sys.executable, "-c", PROGRAM, url], stdout=subprocess.PIPE, text=True,
-            env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[3])},
-        ) as program:  # fmt: skip
-            assert program.stdout is not None
-            assert program.stdout.readline() == "x 1\n"
-            program.kill()
-        with app.pull("t", "g") as messages:
-            message = messages.take()
-            assert message is not None
-            assert (message.body, message.attempt) == ("x", 2)
-            message.ack()
 
 
 def test_a_pull_waits_for_longer_than_a_lock_could(each_app: QFrame) -> None:

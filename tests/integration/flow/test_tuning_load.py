@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import sys
 import threading
@@ -154,23 +153,3 @@ def test_tuned_from_2_threads_to_16_and_back_nothing_is_lost_or_repeated(
     assert watch.handled() == {f"m-{number}": 1 for number in range(feeding.count)}
     assert {attempt for *_, attempt in watch.lines()} == {"1"}
     assert not [event for event in workers.events() if event["event"].startswith("delivery.")]
-
-
-def test_a_worker_that_is_started_in_the_place_of_a_killed_one_obeys_as_well(
-    app: QFrame, workers: Running, tmp_path: Path
-) -> None:
-    watch = Watch(tmp_path / "handled.txt")
-    app.admin.tune("work", "g", threads=5)
-    app.admin.pause("work", "g")
-    workers.wait_for("consumer.paused", 2)
-    for pid in workers.children:
-        os.kill(pid, signal.SIGKILL)
-    workers.wait_for("worker.ready", 4)
-    publish(app, range(4000))
-    assert len(workers.wait_for("consumer.paused", 4)) == 4
-    assert (watch.began(), app.admin.lag("work", "g")) == (0, 4000)
-    app.admin.resume("work", "g")
-    eventually(lambda: watch.runs(5))
-    app.admin.tune("work", "g", threads=32)
-    eventually(lambda: app.admin.lag("work", "g") == 0)
-    assert watch.handled() == {f"m-{number}": 1 for number in range(4000)}
