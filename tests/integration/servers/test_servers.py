@@ -7,8 +7,6 @@ import socket
 import subprocess
 import sys
 import tempfile
-import threading
-import uuid
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
@@ -22,15 +20,11 @@ from absence import absent
 from eventually import eventually
 from kazoo.client import KazooClient
 from ports import give_back
-from programs import program
-from redis.cluster import ClusterNode, RedisCluster
 from servers import (
     MariaDbServer,
     PostgresServer,
     Proxy,
-    RedisCluster3,
     RedisServer,
-    ZooKeeperEnsemble3,
     ZooKeeperServer,
     connect,
     free_port,
@@ -48,20 +42,6 @@ def through(proxy: Proxy, timeout_s: float = 5.0) -> redis.Redis:
 def proxy(redis_server: RedisServer) -> Iterator[Proxy]:
     with Proxy(redis_server.port) as proxy:
         yield proxy
-
-
-@pytest.fixture
-def key() -> str:
-    return f"test-{uuid.uuid4()}"
-
-
-@pytest.fixture
-def everywhere(redis_cluster: RedisCluster3) -> Iterator[RedisCluster]:
-    """A client of the whole cluster."""
-    nodes = [ClusterNode("127.0.0.1", each.port) for each in redis_cluster.servers]
-    client = RedisCluster(startup_nodes=nodes)
-    yield client
-    client.close()
 
 
 @contextmanager
@@ -210,13 +190,6 @@ def test_a_port_that_is_given_to_one_process_is_given_to_no_other() -> None:
     assert not subprocess.run([sys.executable, "-c", code], cwd=folder).returncode
 
 
-def test_a_program_is_found_where_only_roots_path_leads(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("PATH", str(tmp_path))
-    assert Path(program("mariadbd", "it is missing")).name == "mariadbd"
-
-
 def test_a_server_that_does_not_start_fails_the_first_test_alone_and_is_told_of_once(
     tmp_path: Path,
 ) -> None:
@@ -254,45 +227,6 @@ def test_a_means_that_the_machine_lacks_is_a_failure_in_ci_and_a_skipped_test_el
     monkeypatch.setenv("CI", "true")
     with pytest.raises(pytest.fail.Exception, match="it has none"):
         absent("it has none")
-
-
-def refusal(client: redis.Redis, *words: str) -> str:
-    """The name of the error that a command gets."""
-    try:
-        client.execute_command(*words)
-    except redis.ResponseError as error:
-        return type(error).__name__
-    return ""
-
-
-def test_a_slot_moves_with_all_its_keys_while_they_are_read(
-    redis_cluster: RedisCluster3, everywhere: RedisCluster, key: str
-) -> None:
-    keys = [f"{{{key}}}-{number}" for number in range(60)]
-    for each in keys:
-        everywhere.set(each, each)
-    slot = everywhere.keyslot(key)
-    old = redis_cluster.node_of(slot)
-    new = (old + 1) % 3
-    held = redis_cluster.servers[old].call("CLUSTER", "COUNTKEYSINSLOT", slot)
-    assert held >= 60  # and perhaps those of another test
-    move = threading.Thread(target=lambda: redis_cluster.migrate_slot(slot, new, pause_s=0.05))
-    refusals: set[str] = set()
-    move.start()
-    with redis_cluster.servers[old].client() as client:
-        while move.is_alive():
-            for each in keys:
-                assert everywhere.get(each) == each.encode()
-                refusals.add(refusal(client, "GET", f"{{{key}}}-absent"))
-                refusals.add(refusal(client, "MGET", *keys))
-    move.join()
-    assert {"AskError", "TryAgainError"} <= refusals
-    assert redis_cluster.node_of(slot) == new
-    assert redis_cluster.servers[old].call("CLUSTER", "COUNTKEYSINSLOT", slot) == 0
-    assert redis_cluster.servers[new].call("CLUSTER", "COUNTKEYSINSLOT", slot) == held
-    assert redis_cluster.servers[new].call("GET", keys[0]) == keys[0].encode()
-    with pytest.raises(redis.exceptions.MovedError):
-        redis_cluster.servers[old].call("GET", keys[0])
 
 
 @pytest.mark.gate
@@ -337,42 +271,3 @@ def test_requests_are_counted(zookeeper: ZooKeeperServer) -> None:
             client.exists("/")
         assert 100 <= zookeeper.packets() - before <= 105
     assert "Mode: standalone" in zookeeper.word("srvr")
-
-
-def test_three_servers_elect_another_leader_and_keep_sessions(tmp_path: Path) -> None:
-    with ZooKeeperEnsemble3(tmp_path) as servers:
-        hosts = ",".join(each.address for each in servers.servers)
-        assert servers.url == f"zookeeper://{hosts}"
-        first = servers.leader()
-        with connected(hosts) as client:
-            client.create("/node", b"value", ephemeral=True)
-            session = client.client_id
-            servers.servers[first].kill()
-            [second] = eventually(lambda: leader(servers))
-            assert second != first
-            assert client.retry(client.get, "/node")[0] == b"value"
-            assert client.client_id == session
-            servers.expire(*session)
-            eventually(lambda: client.client_id not in (None, session))
-            assert not client.exists("/node")
-
-
-def test_without_a_majority_nobody_is_served_until_there_is_one_again(tmp_path: Path) -> None:
-    with ZooKeeperEnsemble3(tmp_path) as servers:
-        with connected(servers.servers[0].address) as client:
-            client.create("/node", b"value")
-        for server in servers.servers[1:]:
-            server.kill()
-        eventually(lambda: not servers.servers[0].mode)
-        assert leader(servers) == ()
-        servers.servers[1].restart()
-        eventually(lambda: leader(servers))
-        with connected(servers.servers[1].address) as client:
-            assert client.get("/node")[0] == b"value"
-
-
-def leader(servers: ZooKeeperEnsemble3) -> tuple[int, ...]:
-    try:
-        return (servers.leader(),)
-    except RuntimeError:
-        return ()

@@ -49,6 +49,7 @@ def test_a_slot_moves_under_load_and_nothing_is_lost_and_keys_keep_their_order(
             publishing.await_more(100)
             for step in (1, 2):
                 cluster.migrate_slot(moving, (node + step) % 3, pause_s=0.15, batch=2)
+                assert cluster.node_of(moving) == (node + step) % 3
                 publishing.await_more(100)
             publishing.finish()
         serving.await_bodies(set(publishing.done))
