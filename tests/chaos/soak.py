@@ -15,7 +15,8 @@ import tempfile
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Collection
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -31,7 +32,9 @@ from storm import Storm
 from tenures import accepted_late, accepted_twice, judge, shared_epochs, strays, taken_early
 
 from qframe import QFrame, StoreUnavailable, Topic
+from qframe.stores.base import Store
 from qframe.stores.depth import SlotTooDeep
+from qframe.stores.doubling import Doubling
 from qframe.stores.growth_lease import GrowthTaken
 
 STORES: dict[str, Callable[[Path], RedisServer | RedisCluster3 | PostgresServer]] = {
@@ -154,7 +157,7 @@ class Growing(threading.Thread):
         super().__init__(name="growing")
         self._url = url
         self._topic = topic
-        self._is_to_die = True
+        self._has_died = False
         self.error: BaseException | None = None
 
     def run(self) -> None:
@@ -173,14 +176,27 @@ class Growing(threading.Thread):
 
     def _grow(self, app: QFrame, slots: int) -> None:
         try:
-            app.admin.resize(self._topic, slots, on_progress=self._may_die)
+            if self._has_died:
+                app.admin.resize(self._topic, slots)
+            else:  # not by `resize`, which leaves the growth to others where it can
+                doubling = Doubling(
+                    app.store, self._topic.name, owned=partial(_owned, app.store),
+                    pause=time.sleep, on_progress=self._die,
+                )  # fmt: skip
+                doubling.finish(doubling.begin(slots))
         except (Died, GrowthTaken, SlotTooDeep, StoreUnavailable):
             time.sleep(0.5)
 
-    def _may_die(self, topic: Topic) -> None:
-        if self._is_to_die and len(topic.all_slots) > 5:
-            self._is_to_die = False
+    def _die(self, topic: Topic) -> None:
+        if len(topic.all_slots) > 5:
+            self._has_died = True
             raise Died
+
+
+def _owned(store: Store, topic: Topic, group: str) -> Collection[int]:
+    roster = store.roster(topic, group)
+    assert roster is not None
+    return roster.owners
 
 
 def main() -> int:

@@ -15,6 +15,8 @@ from checkers import (
 )
 from history import CANCELLED, DIED, ENDED, FAILED, PUBLISHED, STARTED, UNWANTED, Fact
 
+pytestmark = pytest.mark.gate
+
 WORDS = {
     "p": PUBLISHED, "s": STARTED, "e": ENDED, "c": CANCELLED, "d": DIED, "f": FAILED, "u": UNWANTED,
 }  # fmt: skip

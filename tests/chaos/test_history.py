@@ -11,6 +11,8 @@ from history import STARTED, History, Tail, read
 from nursery import Nursery
 from whole_lines import END
 
+pytestmark = pytest.mark.gate
+
 
 def work(path: str, by: str) -> None:
     """Writes until it is killed; the nursery calls it."""

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from soak import soak
 
-pytestmark = pytest.mark.promise(1, 3, 4)
+pytestmark = [pytest.mark.gate, pytest.mark.promise(1, 3, 4)]
 
 
 def test_a_stream_keeps_order_through_delayed_retries_kills_and_freezes(

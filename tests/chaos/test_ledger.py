@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 from ledger import Effect, disordered, effects, not_once, opened, prepare, read
+
+pytestmark = pytest.mark.gate
 
 EXPECTED = {"k-0", "k-1", "q-0"}
 

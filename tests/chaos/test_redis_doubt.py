@@ -10,7 +10,7 @@ from servers import Proxy, RedisServer
 import qframe.drivers.redis
 from qframe import Outcome, PublishUnknown, QFrame, StoreUnavailable, Topic
 
-pytestmark = pytest.mark.promise(1)
+pytestmark = [pytest.mark.gate, pytest.mark.promise(1)]
 
 
 @pytest.fixture

@@ -7,6 +7,8 @@ from dials import HAS_PAUSED
 from history import HANDED, PAUSED, RESUMING, STARTED, STARTING, Fact
 from restraint import begun_by_newcomers, begun_too_often, handed_while_paused
 
+pytestmark = pytest.mark.gate
+
 SECOND = 10**9
 WORDS = {
     "pause": PAUSED, "resume": RESUMING, "said": HAS_PAUSED, "new": STARTING, "got": HANDED,

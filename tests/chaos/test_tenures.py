@@ -35,6 +35,8 @@ from tenures import (
 )
 from timings import unserved_s
 
+pytestmark = pytest.mark.gate
+
 SLOTS = 1
 LIMIT = 10
 WORDS = {

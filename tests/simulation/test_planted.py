@@ -9,6 +9,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 from mutants.kept import KEPT
 
 ROOT = Path(__file__).parent.parent.parent
@@ -34,6 +35,7 @@ def history(text: str) -> str:
     return text[text.index("seed ") : text.index("again: ")]
 
 
+@pytest.mark.gate
 def test_a_seed_that_has_found_a_planted_fault_fails_alike_elsewhere(tmp_path: Path) -> None:
     """In another folder and process, whose hashes are others, by what is printed alone."""
     here, elsewhere = tmp_path / "here", tmp_path / "else" / "where"

@@ -21,7 +21,7 @@ from simulation.shrink import failure_of
 from simulation.threads import simulated
 from simulation.world import World
 
-RUNS, PARTS = 360, 4
+RUNS, PARTS = 360, 6
 TESTS = Path(__file__).parent.parent
 
 
@@ -40,7 +40,7 @@ def digest(seed: int) -> str:
 
 
 @pytest.mark.promise(1, 2, 3, 4, 5, 6, 9, 10, on="model")
-@pytest.mark.parametrize("part", range(PARTS))
+@pytest.mark.parametrize("part", [pytest.param(0, marks=pytest.mark.gate), *range(1, PARTS)])
 def test_the_promises_hold_in_simulated_runs(part: int) -> None:
     failed = {}
     for seed in range(part, RUNS, PARTS):
@@ -50,6 +50,7 @@ def test_the_promises_hold_in_simulated_runs(part: int) -> None:
     assert not failed, 'make simulate ARGS="--seed N --history" shows it: ' + str(failed)
 
 
+@pytest.mark.gate
 @pytest.mark.promise(2, 6, on="model")
 @pytest.mark.parametrize("seed", [pytest.param(seed, id=f"{seed}") for seed in KEPT])
 def test_a_seed_that_has_shown_a_fault_runs_clean(seed: int) -> None:
@@ -57,6 +58,7 @@ def test_a_seed_that_has_shown_a_fault_runs_clean(seed: int) -> None:
     assert error is None, f"{KEPT[seed]}: {error}"
 
 
+@pytest.mark.gate
 def test_a_run_is_the_same_in_another_process() -> None:
     """Whatever hashes and addresses are there, and however long the machine takes."""
     seeds = range(8, 128, 12)

@@ -21,7 +21,7 @@ from qframe.drivers.zookeeper import ZooKeeper
 from qframe.errors import CoordinatorUnavailable, StoreUnavailable
 from qframe.topic import Topic
 
-pytestmark = pytest.mark.promise(4)
+pytestmark = [pytest.mark.gate, pytest.mark.promise(4)]
 
 SESSION_S = 30.0
 NOBODY: dict[int, str] = {}

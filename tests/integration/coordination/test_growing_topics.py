@@ -28,7 +28,14 @@ KEYS = [f"k{number}" for number in range(64)]
 Open = Callable[..., Shop]
 
 
-@pytest.fixture(params=["sqlite", "redis", "sqlite+zookeeper", "redis+zookeeper"])
+@pytest.fixture(
+    params=[
+        pytest.param("sqlite", marks=pytest.mark.gate),
+        "redis",
+        "sqlite+zookeeper",
+        pytest.param("redis+zookeeper", marks=pytest.mark.gate),
+    ]
+)
 def shop(
     request: pytest.FixtureRequest, tmp_path: Path, redis_server: RedisServer
 ) -> Iterator[Open]:
@@ -193,6 +200,7 @@ def test_a_worker_that_waits_for_the_split_of_a_slot_stops_when_it_is_told_to(
     assert worker.failure is None
 
 
+@pytest.mark.gate
 @pytest.mark.parametrize("scheme", ["sqlite", "redis"])
 def test_a_group_that_is_to_expire_goes_from_the_slots_that_its_own_were_split_into(
     tmp_path: Path, redis_server: RedisServer, scheme: str

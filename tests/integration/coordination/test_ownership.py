@@ -22,7 +22,14 @@ KEYS = [f"k{number}" for number in range(64)]
 Open = Callable[..., Shop]
 
 
-@pytest.fixture(params=["sqlite", "redis", "sqlite+zookeeper", "redis+zookeeper"])
+@pytest.fixture(
+    params=[
+        pytest.param("sqlite", marks=pytest.mark.gate),
+        "redis",
+        "sqlite+zookeeper",
+        pytest.param("redis+zookeeper", marks=pytest.mark.gate),
+    ]
+)
 def shop(
     request: pytest.FixtureRequest, tmp_path: Path, redis_server: RedisServer
 ) -> Iterator[Open]:

@@ -85,6 +85,7 @@ def test_a_failed_start_may_be_followed_by_another(tmp_path: Path) -> None:
         driver.close()
 
 
+@pytest.mark.gate
 def test_the_chroot_is_made_and_kept_to(
     open_zookeeper: Open, zookeeper: ZooKeeperServer, zookeeper_url: str
 ) -> None:
@@ -153,6 +154,7 @@ def test_a_server_that_takes_no_digest_refuses_the_user(
         assert ask(driver.client.exists_async("/"))
 
 
+@pytest.mark.gate
 def test_closing_frees_ephemeral_nodes_at_once(
     open_zookeeper: Open, zookeeper: ZooKeeperServer, zookeeper_url: str
 ) -> None:

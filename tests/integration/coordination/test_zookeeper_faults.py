@@ -81,6 +81,7 @@ def test_a_connection_that_is_soon_back_costs_no_slot(
         assert shop.events["slot.lost"] == shop.events["delivery.stale"] == 0
 
 
+@pytest.mark.gate
 def test_a_session_that_has_expired_owns_nothing_and_the_worker_joins_anew(
     ground: Ground, zookeeper: ZooKeeperServer, zookeeper_url: str
 ) -> None:
@@ -97,6 +98,7 @@ def test_a_session_that_has_expired_owns_nothing_and_the_worker_joins_anew(
         eventually(lambda: len(ground.seen) == 20)
 
 
+@pytest.mark.gate
 def test_who_is_cut_off_cancels_in_time_and_another_takes_over(
     ground: Ground, proxy: Proxy, zookeeper_url: str
 ) -> None:
@@ -132,6 +134,7 @@ def test_who_is_cut_off_cancels_in_time_and_another_takes_over(
     assert ground.seen == [2]
 
 
+@pytest.mark.gate
 def test_zookeeper_that_is_killed_and_restarted_loses_nothing(
     ground: Ground, tmp_path: Path
 ) -> None:

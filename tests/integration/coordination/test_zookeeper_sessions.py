@@ -75,6 +75,7 @@ def test_a_server_that_has_lost_its_data_begins_another_session_and_has_the_chro
         assert ask(driver.client.create_async("/node")) == "/node"
 
 
+@pytest.mark.gate
 def test_another_session_follows_one_that_has_expired(
     open_zookeeper: Open, zookeeper: ZooKeeperServer
 ) -> None:
@@ -180,6 +181,7 @@ def test_an_error_that_kazoo_does_not_know_costs_the_session_and_no_more(
     assert capfd.readouterr().err == ""
 
 
+@pytest.mark.gate
 def test_after_a_fork_the_child_has_a_session_of_its_own(zookeeper: ZooKeeperServer) -> None:
     code = """
 import os, sys

@@ -30,6 +30,7 @@ def shown_by(server: ZooKeeperServer) -> str:
     return f"ssl_certfile={server.certificate}&ssl_keyfile={server.key}"
 
 
+@pytest.mark.gate
 def test_over_tls_all_is_as_without(open_zookeeper: Open, secured: ZooKeeperServer) -> None:
     driver = open_zookeeper(f"{secured.url}&{shown_by(secured)}".replace("?", "/a/b?"), 60)
     assert driver.root == "/a/b"

@@ -23,6 +23,7 @@ def app(tmp_path: Path) -> Iterator[QFrame]:
         yield app
 
 
+@pytest.mark.gate
 def test_it_serves_until_it_is_cancelled_and_the_loop_goes_on_meanwhile(app: QFrame) -> None:
     threads: set[threading.Thread] = set()
 
@@ -108,6 +109,7 @@ def test_cancelled_before_it_has_begun_it_stops_too(app: QFrame) -> None:
     app.run(burst=True)
 
 
+@pytest.mark.gate
 def test_a_burst_returns_when_all_is_done(app: QFrame) -> None:
     seen: list[int] = []
 

@@ -124,7 +124,11 @@ app.close()
 """
 
 
-@pytest.mark.parametrize("url", ["sqlite", "redis_server", "postgres"], indirect=True)
+@pytest.mark.parametrize(
+    "url",
+    ["sqlite", pytest.param("redis_server", marks=pytest.mark.gate), "postgres"],
+    indirect=True,
+)
 def test_a_fork_leaves_worker_and_pull_to_the_parent_and_the_child_begins_its_own(
     url: str, tmp_path: Path
 ) -> None:

@@ -37,6 +37,7 @@ def test_an_answer_that_nobody_has_read_answers_no_other_statement(mariadb: Mari
     database.close()
 
 
+@pytest.mark.gate
 def test_a_connection_that_is_half_made_is_not_used(redis_server: RedisServer) -> None:
     interrupts = [TimeIsUp()]
 
@@ -56,6 +57,7 @@ def test_a_connection_that_is_half_made_is_not_used(redis_server: RedisServer) -
     pool.disconnect()
 
 
+@pytest.mark.gate
 def test_a_handler_that_raises_while_a_command_is_packed_ends_no_process(tmp_path: Path) -> None:
     program = """
 import signal

@@ -87,7 +87,12 @@ def kill_one(url: str, namespace: str = "n", *, mourns: bool = False) -> None:
 
 @pytest.mark.parametrize(
     ("store", "kind"),
-    [("sqlite", "stream"), ("redis", "ordered"), ("postgres", "stream"), ("mariadb", "priority")],
+    [
+        pytest.param("sqlite", "stream", marks=pytest.mark.gate),
+        pytest.param("redis", "ordered", marks=pytest.mark.gate),
+        ("postgres", "stream"),
+        ("mariadb", "priority"),
+    ],
 )
 def test_on_dead_is_called_for_a_message_whose_worker_was_killed(
     request: pytest.FixtureRequest, tmp_path: Path, store: str, kind: str

@@ -19,6 +19,8 @@ from qframe.retry import Backoff
 from qframe.runtime.process.child import Child
 from qframe.runtime.process.supervisor import BACKOFF, Supervisor
 
+pytestmark = pytest.mark.gate
+
 SUPERVISOR = """
 import json, sys
 from qframe.clock import SYSTEM_CLOCK

@@ -30,6 +30,8 @@ from qframe import (
     WorkerFailed,
 )
 
+pytestmark = pytest.mark.gate
+
 KINDS = ("stream", "ordered", "delay", "priority", "merge")
 SOON = Backoff(0.02, cap=0.02)
 
