@@ -11,7 +11,7 @@ from eventually import eventually
 from schedule_scene import ORDERS, Scene, failed
 
 from qframe.coordination.lease import LeaseCoordinator
-from qframe.errors import BadOption, UnknownGroup
+from qframe.errors import UnknownGroup
 from qframe.events import Events
 from qframe.outcomes import Outcome
 from qframe.schedules.decision import MOST_AT_ONCE, decided, with_due, without_pending
@@ -242,14 +242,6 @@ def test_a_schedule_that_was_deleted_while_it_was_paused_is_made_again_and_ticks
         getattr(scene.schedules, verb)("report")
     scene.schedules.put("report", "every 1m", topic=ORDERS, key="k")
     assert not scene.of("report").paused
-
-
-def test_nothing_is_made_up_for_that_is_to_come() -> None:
-    scene = Scene()
-    scene.schedules.put("report", "every 1m", topic=ORDERS, key="k")
-    now_s = scene.clock.now_ms() / 1000
-    with pytest.raises(BadOption, match="it is to come"):
-        scene.schedules.backfill("report", now_s - 60, now_s + 2)
 
 
 def test_an_exclusion_with_seconds_leaves_out_those_seconds_alone() -> None:
