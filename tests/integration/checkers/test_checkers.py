@@ -7,7 +7,7 @@ import threading
 import time
 import uuid
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -168,30 +168,25 @@ def test_a_change_and_its_mark_are_committed_together(shop: Shop) -> None:
     assert shop.events["delivery.duplicate"] == 20
 
 
-def test_a_connection_can_be_asked_for_in_place_of_a_session(shop: Shop) -> None:
-    def handle(connection: Connection, message: Message) -> None:
-        connection.execute(insert(EFFECTS).values(payment=str(message.body["payment"])))
-
-    shop.consume(handle, TransactionalChecker(shop.engine, key="payment"))
-    shop.publish(1, 2, 1)
-    shop.run()
-    assert shop.paid() == Counter({"1": 1, "2": 1})
-
-
-def test_a_session_is_made_by_the_users_factory(small: Shop) -> None:
+def test_a_session_is_made_by_the_users_factory_and_a_connection_takes_its_place(
+    small: Shop,
+) -> None:
     kinds = []
 
     def handle(message: Message, session: MySession) -> None:
         kinds.append(type(session))
         pay(message, session)
 
-    factory = sessionmaker(class_=MySession)
-    small.consume(handle, TransactionalChecker(small.engine, session=factory))
-    small.publish(1)
+    def connected(connection: Connection, message: Message) -> None:
+        connection.execute(insert(EFFECTS).values(payment=str(message.body["payment"])))
+
+    checker = TransactionalChecker(small.engine, session=sessionmaker(class_=MySession))
+    small.consume(handle, checker)
+    small.app.consumer(TOPIC, "another", idempotent_checker=checker)(connected)
+    small.publish(1, 2)
     small.run()
-    assert all(issubclass(kind, MySession) for kind in kinds)
-    assert len(kinds) == 1
-    assert small.paid() == Counter({"1": 1})
+    assert [issubclass(kind, MySession) for kind in kinds] == [True] * 2
+    assert small.paid() == Counter({"1": 2, "2": 2})  # groups have effects of their own
 
 
 @pytest.mark.promise(2)
@@ -327,76 +322,39 @@ def test_a_message_that_is_taken_over_and_forgotten_is_rolled_back_and_handed_ba
     assert shop.events["delivery.leaked"] == 3
 
 
-def ends_by_commit(session: Session) -> None:
-    session.commit()
+HALF = insert(EFFECTS).values(payment="half")
+ROLLBACK, BEGIN = text("ROLLBACK"), text("BEGIN")
 
 
-def ends_by_rollback(session: Session) -> None:
-    session.rollback()
-
-
-def ends_by_close(session: Session) -> None:
-    session.close()
-
-
-def swallows_the_refusal(session: Session) -> None:
-    try:
+def swallows(session: Session) -> None:
+    with suppress(CommitRefused):
         session.commit()
-    except CommitRefused:
-        return
 
 
-def goes_on_after_a_rollback(session: Session) -> None:
-    session.rollback()
-    session.execute(insert(EFFECTS).values(payment="half"))
-
-
-def goes_on_after_a_swallowed_commit(session: Session) -> None:
-    swallows_the_refusal(session)
-    session.connection().commit()
-
-
-def ends_the_connections(session: Session) -> None:
-    session.connection().commit()
-
-
-def rolls_back_in_sql(session: Session) -> None:
-    session.execute(text("ROLLBACK"))
-    session.execute(insert(EFFECTS).values(payment="half"))
-
-
-def rolls_back_in_sql_and_begins(session: Session) -> None:
-    session.execute(text("ROLLBACK"))
-    session.execute(text("BEGIN"))
-    session.execute(insert(EFFECTS).values(payment="half"))
-
-
-def rolls_back_by_the_driver(session: Session) -> None:
-    session.connection().connection.rollback()
-
-
-def goes_on_after_the_driver_rolled_back(session: Session) -> None:
-    rolls_back_by_the_driver(session)
-    session.execute(insert(EFFECTS).values(payment="half"))
+ENDS: dict[str, Callable[[Session], object]] = {
+    "commits": Session.commit,
+    "rolls back": Session.rollback,
+    "closes": Session.close,
+    "swallows": swallows,
+    "rolls back and goes on": lambda it: (it.rollback(), it.execute(HALF)),
+    "swallows and goes on": lambda it: (swallows(it), it.connection().commit()),
+    "commits the connection": lambda it: it.connection().commit(),
+    "SQL": lambda it: (it.execute(ROLLBACK), it.execute(HALF)),
+    "SQL begins": lambda it: (it.execute(ROLLBACK), it.execute(BEGIN), it.execute(HALF)),
+    "the driver": lambda it: it.connection().connection.rollback(),
+    "the driver goes on": lambda it: (it.connection().connection.rollback(), it.execute(HALF)),
+}
 
 
 @pytest.mark.promise(2)
-@pytest.mark.parametrize(
-    "end",
-    [
-        ends_by_commit, ends_by_rollback, ends_by_close, swallows_the_refusal,
-        goes_on_after_a_rollback, goes_on_after_a_swallowed_commit, ends_the_connections,
-        rolls_back_in_sql, rolls_back_in_sql_and_begins, rolls_back_by_the_driver,
-        goes_on_after_the_driver_rolled_back,
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize("end", ENDS)
 def test_a_handler_that_ends_its_transaction_is_refused_and_nothing_is_committed(
-    shop: Shop, end: Any
+    shop: Shop, end: str
 ) -> None:
     def handle(message: Message, session: Session) -> None:
         pay(message, session)
         session.flush()
-        end(session)
+        ENDS[end](session)
 
     shop.consume(handle, TransactionalChecker(shop.engine), max_attempts=2)
     shop.publish(1)
@@ -414,7 +372,7 @@ def test_a_batch_that_ends_its_transaction_in_sql_is_refused_whole(shop: Shop) -
         for message in messages:
             pay(message, session)
         session.flush()
-        rolls_back_in_sql(session)
+        session.execute(ROLLBACK)
 
     checker = TransactionalChecker(shop.engine)
     shop.consume(handle, checker, max_attempts=2, batch=Batch(3, within="5ms"))
@@ -436,14 +394,6 @@ def test_a_part_of_a_transaction_can_be_rolled_back(shop: Shop) -> None:
     shop.publish(1)
     shop.run()
     assert shop.paid() == Counter({"1": 1})
-
-
-def test_what_the_user_commits_on_connections_of_their_own_is_theirs(small: Shop) -> None:
-    checker = TransactionalChecker(small.engine)
-    small.consume(pay, checker)
-    with small.engine.begin() as connection:
-        connection.execute(insert(EFFECTS).values(payment="mine"))
-    assert small.paid() == Counter({"mine": 1})
 
 
 def test_a_commit_that_the_database_refuses_counts_as_the_handlers_error(
@@ -518,13 +468,16 @@ def plain(message: Message) -> None: ...
 
 
 def test_a_session_needs_a_checker_that_gives_one(small: Shop) -> None:
-    for checker in (None, DatabaseChecker(small.engine)):
-        with pytest.raises(BadHandler, match="no TransactionalChecker; add idempotent_checker="):
-            small.consume(pay, checker)
-    with pytest.raises(BadHandler, match="does not ask for its TransactionalChecker's"):
-        small.consume(plain, TransactionalChecker(small.engine))
+    transactional = TransactionalChecker(small.engine)
+    for handler, checker, words in (
+        (pay, None, "no TransactionalChecker; add idempotent_checker="),
+        (pay, DatabaseChecker(small.engine), "no TransactionalChecker; add idempotent_checker="),
+        (plain, transactional, "does not ask for its TransactionalChecker's"),
+    ):
+        with pytest.raises(BadHandler, match=words):
+            small.consume(handler, checker)
     small.consume(plain, "named")
-    small.app.checker("named", TransactionalChecker(small.engine))
+    small.app.checker("named", transactional)
     with pytest.raises(BadHandler, match="does not ask for its TransactionalChecker's"):
         small.run()
 
@@ -559,31 +512,26 @@ def test_a_table_that_is_not_to_be_made_must_be_there(small: Shop) -> None:
         small.run()
 
 
-@pytest.mark.parametrize(
-    ("make", "text"),
-    [
-        (lambda: DatabaseChecker("sqlite:///x.db"), "not an Engine"),
-        (lambda: DatabaseChecker(create_engine("sqlite://")), "in memory is lost"),
-        (lambda: TransactionalChecker(create_engine("sqlite://")), "in memory is lost"),
-        (lambda: DatabaseChecker(create_engine("sqlite:///x.db"), retention=0), "retention"),
-        (lambda: DatabaseChecker(create_engine("sqlite:///x.db"), retention="x"), "retention"),
-        (lambda: DatabaseChecker(create_engine("sqlite:///x.db"), prefix="Drop "), "prefix"),
-        (lambda: DatabaseChecker(create_engine("sqlite:///x.db"), key=5), "key 5"),
-        (lambda: TransactionalChecker(create_engine("sqlite:///x.db"), key=()), "key"),
-        (lambda: TransactionalChecker(create_engine("sqlite:///x.db"), session=5), "session"),
-        (
-            lambda: TransactionalChecker(
-                create_engine("sqlite:///x.db"), session=scoped_session(sessionmaker())
-            ),
-            "use a sessionmaker",
-        ),
+def test_a_checker_that_cannot_work_is_not_made() -> None:
+    file, memory = create_engine("sqlite:///x.db"), create_engine("sqlite://")
+    shared = scoped_session(sessionmaker())
+    wrong: list[tuple[Callable[[], object], str]] = [
+        (lambda: DatabaseChecker("sqlite:///x.db"), "not an Engine"),  # type: ignore[arg-type]
+        (lambda: DatabaseChecker(memory), "in memory is lost"),
+        (lambda: TransactionalChecker(memory), "in memory is lost"),
+        (lambda: DatabaseChecker(file, retention=0), "retention"),
+        (lambda: DatabaseChecker(file, retention="x"), "retention"),
+        (lambda: DatabaseChecker(file, prefix="Drop "), "prefix"),
+        (lambda: DatabaseChecker(file, key=5), "key 5"),  # type: ignore[arg-type]
+        (lambda: TransactionalChecker(file, key=()), "key"),
+        (lambda: TransactionalChecker(file, session=5), "session"),  # type: ignore[arg-type]
+        (lambda: TransactionalChecker(file, session=shared), "use a sessionmaker"),
         (lambda: RedisChecker("redis://localhost", ttl=0), "ttl"),
         (lambda: RedisChecker("redis://localhost", key=["a", ""]), "key"),
-    ],
-)
-def test_a_checker_that_cannot_work_is_not_made(make: Any, text: str) -> None:
-    with pytest.raises(BadOption, match=text):
-        make()
+    ]
+    for make, words in wrong:
+        with pytest.raises(BadOption, match=words):
+            make()
 
 
 def test_what_is_taken_over_and_not_ended_in_time_is_rolled_back_and_given_back_uncounted(
@@ -672,15 +620,6 @@ def test_claims_of_quick_handlers_are_asked_for_by_runs_however_slow_their_serve
     assert sorted(handled) == list(range(200))  # type: ignore[type-var]
     assert sum(calls) == 200
     assert len(calls) < 100
-
-
-def test_groups_have_effects_of_their_own(small: Shop) -> None:
-    checker = TransactionalChecker(small.engine)
-    small.consume(pay, checker)
-    small.app.consumer(TOPIC, "another", idempotent_checker=checker)(pay)
-    small.publish(1, 2)
-    small.run()
-    assert small.paid() == Counter({"1": 2, "2": 2})
 
 
 @pytest.mark.promise(2)
