@@ -7,6 +7,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable
 from typing import Any, Self
 
+import apps
 from eventually import eventually
 
 from qframe import Message, PublishUnknown, QFrame, StoreUnavailable, Topic
@@ -26,7 +27,7 @@ def failing_every_fifth() -> Callable[[Message], None]:
     return handle
 
 
-class Serving:
+class Serving(apps.Shop):
     """A worker of one topic, from `with` to its end; its app publishes as well.
 
     Args:
@@ -36,6 +37,8 @@ class Serving:
         options: the consumer's.
     """
 
+    keeps = BaseException
+
     def __init__(
         self,
         url: str,
@@ -44,17 +47,12 @@ class Serving:
         handle: Callable[[Message], object] = lambda _: None,
         **options: Any,
     ) -> None:
-        self.app = QFrame(store=url, grace=5)
+        super().__init__(url)
         self.topic = topic
-        self.seen: list[tuple[str | None, Any]] = []
         self.attempts: Counter[int] = Counter()
-        self.events: Counter[str] = Counter()
         self._guard = threading.Lock()
-        self.failure: BaseException | None = None
         self._also = handle
-        self.app.events.listen(self._listen)
         self.app.consumer(topic, group=GROUP, **{"threads": 4, **options})(self._handle)
-        self._thread = threading.Thread(target=self._run)
 
     @property
     def bodies(self) -> list[Any]:
@@ -77,8 +75,7 @@ class Serving:
 
     def is_settled(self, count: int) -> bool:
         """Whether so many messages are settled in the store."""
-        found = self.app.store.stats(self.topic, GROUP)
-        return sum(one.settled for one in found) >= count
+        return apps.settled(self.app, self.topic, GROUP) >= count
 
     def verify(self) -> None:
         """The store's own audit finds nothing."""
@@ -90,15 +87,8 @@ class Serving:
             first_times = list(dict.fromkeys(bodies))
             assert first_times == sorted(first_times)
 
-    def stop(self) -> None:
-        """Ends the worker; the app can be asked still."""
-        self.app.stop()
-        if self._thread.is_alive():
-            self._thread.join(60)
-            assert not self._thread.is_alive()
-
     def __enter__(self) -> Self:
-        self._thread.start()
+        self.start()
         eventually(lambda: self.failure or self.events["slot.taken"])
         eventually(lambda: self.failure or self.app.health().state != "starting")  # of all groups
         return self
@@ -118,16 +108,6 @@ class Serving:
         with self._guard:
             self.attempts[message.attempt] += 1
         self._also(message)
-
-    def _run(self) -> None:
-        try:
-            self.app.run()
-        except BaseException as error:
-            self.failure = error
-
-    def _listen(self, name: str, facts: dict[str, Any]) -> None:
-        with self._guard:  # several threads tell
-            self.events[name] += facts.get("count", 1)
 
 
 class Publishing:

@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
-import threading
 from collections import Counter
 from collections.abc import Callable
 from typing import Any, Self
 
+import apps
 from eventually import eventually
 
-from qframe import Message, QFrame, Topic
+from qframe import Message, Topic
 from qframe.errors import UnknownGroup
 from qframe.roster import Roster
 
 GROUP = "g"
 
 
-class Shop:
+class Shop(apps.Shop):
     """A worker in a thread of this process, and what its handler saw."""
+
+    keeps = Exception
 
     def __init__(
         self,
@@ -29,25 +31,11 @@ class Shop:
         session_s: float = 10,
         **options: Any,
     ) -> None:
-        self.app = QFrame(
-            store=store, coordinator=coordinator, namespace=namespace, grace=5,
-            session_timeout=session_s,
-        )  # fmt: skip
+        super().__init__(
+            store, coordinator=coordinator, namespace=namespace, session_timeout=session_s
+        )
         self.topic = topic
-        self.events: Counter[str] = Counter()
-        self.failure: BaseException | None = None
-        self.app.events.listen(self._listen)
         self.app.consumer(topic, group=GROUP, **options)(handle)
-        self._thread = threading.Thread(target=self._run)
-
-    def _listen(self, name: str, facts: dict[str, Any]) -> None:
-        self.events[name] += facts.get("count", 1)
-
-    def _run(self) -> None:
-        try:
-            self.app.run()
-        except Exception as error:  # told by whoever looks
-            self.failure = error
 
     @property
     def epochs(self) -> dict[int, str]:
@@ -71,13 +59,8 @@ class Shop:
         counts = Counter(owner.member for owner in roster.owners.values())
         return sorted((counts[member.id] for member in roster.members), reverse=True)
 
-    def stop(self) -> None:
-        self.app.stop()
-        self._thread.join(60)
-        assert not self._thread.is_alive()
-
     def __enter__(self) -> Self:
-        self._thread.start()
+        self.start()
         eventually(lambda: self.app.parts.opened.coordinator is not None)
         return self
 
