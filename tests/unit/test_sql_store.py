@@ -140,10 +140,9 @@ def test_what_falls_due_all_at_once_joins_its_log_in_steps_and_in_order(path: Pa
     store.subscribe(topic, "g")
     store.take(topic, "g", {0: EPOCH})
     size = 1200
-    for number in range(size):
-        # Many are due at the same moment, and their ids say in which order they come.
-        one = Entry(0, None, f"id-{number:04}", f"id-{number:04}", None, None, b"1", delay_ms=50)
-        store.publish(topic, [one])
+    # All are due at the same moment, and their ids say in which order they come.
+    names = [f"id-{number:04}" for number in range(size)]
+    store.publish(topic, [Entry(0, None, n, n, None, None, b"1", delay_ms=50) for n in names])
     clock.advance(50)
     seen: list[str] = []
     joined: list[int] = []
@@ -152,7 +151,7 @@ def test_what_falls_due_all_at_once_joins_its_log_in_steps_and_in_order(path: Pa
         seen += [one.id for one in pulled.deliveries]
         joined.append(len(pulled.deliveries))
         assert pulled.next_due_ms == 0 or len(seen) == size
-    assert seen == [f"id-{number:04}" for number in range(size)]
+    assert seen == names
     assert max(joined) <= 500
     assert store.verify(topic) == []
     store.close()
@@ -233,7 +232,7 @@ def test_processes_publish_side_by_side_and_a_killed_one_loses_nothing_it_was_to
             command = [sys.executable, "-c", PUBLISHER, url, output.stem]
             processes.append(subprocess.Popen(command, stdout=file))
     try:
-        eventually(lambda: all(out.read_bytes().count(b"\n") > 200 for out in outputs))
+        eventually(lambda: all(out.read_bytes().count(b"\n") > 50 for out in outputs))
     finally:
         for process in processes:
             process.send_signal(signal.SIGKILL)

@@ -97,20 +97,32 @@ class Event(Base):
     __mapper_args__ = {"polymorphic_on": "kind", "polymorphic_identity": "event"}  # noqa: RUF012
 
 
-@pytest.fixture
-def connection() -> Iterator[Connection]:
-    with fresh() as connection:
-        yield connection
-
-
 @contextmanager
-def fresh() -> Iterator[Connection]:
+def opened() -> Iterator[Connection]:
     engine = create_engine("sqlite://", poolclass=StaticPool)
     metadata.create_all(engine)
     Base.metadata.create_all(engine)
     with engine.connect() as connection:
         yield connection
     engine.dispose()
+
+
+@pytest.fixture
+def connection() -> Iterator[Connection]:
+    with opened() as connection:
+        yield connection
+
+
+@pytest.fixture(scope="module")
+def emptied() -> Iterator[Callable[[], Connection]]:
+    """Empties one table again and again, which is quicker than to make it."""
+    with opened() as connection:
+
+        def empty() -> Connection:
+            connection.execute(orders.delete())
+            return connection
+
+        yield empty
 
 
 def newer(connection: Connection, version: Any, **changes: Any) -> Applied:
@@ -195,42 +207,45 @@ def test_events_may_be_counted_from_any_number(connection: Connection) -> None:
 events = st.lists(st.integers(1, 6), max_size=30).map(lambda extra: [*range(1, 7), *extra])
 
 
-@given(events.flatmap(st.permutations))
-def test_any_order_and_repetition_of_newer_events_ends_in_the_last_state(order: list[int]) -> None:
-    with fresh() as connection:
-        seen = 0
-        for version in order:
-            expected = Applied.OLD if version <= seen else Applied.APPLIED
-            assert newer(connection, version) is (expected if seen else Applied.INSERTED)
-            seen = max(seen, version)
-        assert row(connection) == (6, "v6", 0)
+@given(order=events.flatmap(st.permutations))
+def test_any_order_and_repetition_of_newer_events_ends_in_the_last_state(
+    emptied: Callable[[], Connection], order: list[int]
+) -> None:
+    connection, seen = emptied(), 0
+    for version in order:
+        expected = Applied.OLD if version <= seen else Applied.APPLIED
+        assert newer(connection, version) is (expected if seen else Applied.INSERTED)
+        seen = max(seen, version)
+    assert row(connection) == (6, "v6", 0)
 
 
-@given(events.flatmap(st.permutations))
-def test_any_order_and_repetition_of_next_events_applies_each_once(order: list[int]) -> None:
-    with fresh() as connection:
-        waiting = list(order)
-        while waiting:
-            version = waiting.pop(0)
-            try:
-                following(connection, version)
-            except NeedRetry:
-                waiting.append(version)
-        assert row(connection) == (6, "v6", 21)
+@given(order=events.flatmap(st.permutations))
+def test_any_order_and_repetition_of_next_events_applies_each_once(
+    emptied: Callable[[], Connection], order: list[int]
+) -> None:
+    connection, waiting = emptied(), list(order)
+    while waiting:
+        version = waiting.pop(0)
+        try:
+            following(connection, version)
+        except NeedRetry:
+            waiting.append(version)
+    assert row(connection) == (6, "v6", 21)
 
 
-@given(st.permutations(range(5)), st.lists(st.integers(-12, 12), min_size=5, max_size=5))
+@given(
+    order=st.permutations(range(5)), zones=st.lists(st.integers(-12, 12), min_size=5, max_size=5)
+)
 def test_timestamps_are_compared_as_moments_whatever_their_time_zones(
-    order: list[int], zones: list[int]
+    emptied: Callable[[], Connection], order: list[int], zones: list[int]
 ) -> None:
     start = datetime(2026, 3, 29, 1, 59, 58, tzinfo=UTC)
-    with fresh() as connection:
-        for number in order:
-            moment = (start + timedelta(seconds=number)).astimezone(
-                timezone(timedelta(hours=zones[number]))
-            )
-            newer(connection, moment, version_column="updated_at", values={"state": f"at {number}"})
-        assert row(connection)[1] == "at 4"
+    connection = emptied()
+    for number in order:
+        zone = timezone(timedelta(hours=zones[number]))
+        moment = (start + timedelta(seconds=number)).astimezone(zone)
+        newer(connection, moment, version_column="updated_at", values={"state": f"at {number}"})
+    assert row(connection)[1] == "at 4"
 
 
 def test_values_may_be_expressions_that_see_the_row_as_it_was(connection: Connection) -> None:
