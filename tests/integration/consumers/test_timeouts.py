@@ -43,66 +43,40 @@ def overdue(app: QFrame) -> list[dict[str, Any]]:
     return told
 
 
-def until_cancelled(message: Message) -> None:
-    """Waits as a handler does that looks whether it should stop."""
-    eventually(lambda: message.cancelled)
-
-
-def returns(message: Message) -> None:
-    until_cancelled(message)
-
-
-def raises(message: Message) -> None:
-    until_cancelled(message)
-    raise OSError("gave up")
-
-
-def rejects(message: Message) -> None:
-    until_cancelled(message)
-    raise Reject("hopeless")
-
-
-def defers(message: Message) -> None:
-    until_cancelled(message)
-    raise NeedRetry
-
-
-def acknowledges(message: Message) -> None:
-    until_cancelled(message)
-    message.ack()
-
-
 @pytest.mark.gate
 @pytest.mark.parametrize(
     ("ending", "errors"),
     [
-        (returns, ["HandlerTimeout", "HandlerTimeout"]),
-        (raises, ["OSError", "OSError"]),
-        (rejects, ["Reject"]),
-        (defers, ["NeedRetry", "NeedRetry"]),
-        (acknowledges, []),
+        ("returns", ["HandlerTimeout", "HandlerTimeout"]),
+        (OSError("gave up"), ["OSError", "OSError"]),
+        (Reject("hopeless"), ["Reject"]),
+        (NeedRetry(), ["NeedRetry", "NeedRetry"]),
+        ("acknowledges", []),
     ],
+    ids=["returns", "raises", "rejects", "defers", "acknowledges"],
 )
 @pytest.mark.parametrize("auto_ack", [True, False])
 def test_a_plain_handler_that_is_overdue_sees_it_and_a_mere_return_is_no_success(
-    app: QFrame,
-    overdue: list[dict[str, Any]],
-    ending: Callable[[Message], None],
-    errors: list[str],
+    app: QFrame, overdue: list[dict[str, Any]], ending: str | Exception, errors: list[str],
     auto_ack: bool,
-) -> None:
+) -> None:  # fmt: skip
     topic = Topic("t", kind="ordered", slots=1)
     failed: list[str] = []
-    app.events.listen(
-        lambda name, facts: (
+
+    def hear(name: str, facts: dict[str, Any]) -> None:
+        if name in ("delivery.retried", "delivery.dead"):
             failed.append(type(facts["error"]).__name__)
-            if name in ("delivery.retried", "delivery.dead")
-            else None
-        )
-    )
-    app.consumer(topic, group="g", timeout="50ms", max_attempts=2, backoff=SOON, auto_ack=auto_ack)(
-        ending
-    )
+
+    app.events.listen(hear)
+
+    @app.consumer(topic, group="g", timeout="50ms", max_attempts=2, backoff=SOON, auto_ack=auto_ack)
+    def handle(message: Message) -> None:
+        eventually(lambda: message.cancelled)
+        if isinstance(ending, Exception):
+            raise ending
+        if ending == "acknowledges":
+            message.ack()
+
     app.publish(topic, 1, key="k", id="m")
     app.run(burst=True)
     assert failed == errors
