@@ -223,7 +223,7 @@ GUARDS: Final = [
         "runtime/consume/in_hand.py",
         "        if has_returned and attempt.auto_ack:",
         "        if has_returned:",
-        UNIT + "test_late_marks.py -k took_over",
+        UNIT + "test_late_marks.py -k took_back",
     ),
     Mutant(
         "a stop waits further for a handler whose message was settled first",
