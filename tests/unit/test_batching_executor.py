@@ -83,6 +83,26 @@ def test_put_waits_for_room_when_it_is_full() -> None:
     assert seen.items == list(range(6))
 
 
+def test_a_batch_that_leaves_makes_room_for_as_many_as_it_had() -> None:
+    step = threading.Semaphore(0)
+
+    def process(items: list[Any]) -> None:
+        assert step.acquire(timeout=60)
+
+    with BatchExecutor("b", 3, process, 1, queue_size=3) as it:
+        it.put(0)
+        eventually(lambda: it.running)
+        threads = [threading.Thread(target=it.put, args=(number,)) for number in range(6)]
+        for thread in threads:
+            thread.start()
+        eventually(lambda: len(it._rooms[0]._waiters) == 3)  # type: ignore[attr-defined]
+        step.release()
+        eventually(lambda: (it.running, it.waiting) == (3, 3))
+        step.release(6)
+        for thread in threads:
+            thread.join(60)
+
+
 def test_put_with_a_timeout_says_that_there_was_no_room_and_takes_nothing() -> None:
     seen = Seen(shut=True)
     with BatchExecutor("ledger", 1, seen.process, 1, queue_size=1) as executor:
