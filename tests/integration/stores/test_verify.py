@@ -22,10 +22,12 @@ from qframe.outcomes import Verdict
 from qframe.stores import faults
 from qframe.stores.base import Store
 from qframe.stores.redis import repair
+from qframe.stores.redis.counts import counts_of
 from qframe.stores.redis.envelopes import STATE
 from qframe.stores.redis.keys import SlotKeys
 from qframe.stores.redis.store import RedisStore
 from qframe.stores.sql import ranges
+from qframe.stores.sql import repair as sql_repair
 from qframe.stores.sql.schema import PER_TOPIC, cursors
 from qframe.stores.sql.store import SqlStore
 from qframe.stores.types import Entry, PullRequest, PullTerms, Settlement
@@ -371,6 +373,28 @@ def test_a_count_of_what_is_parked_in_a_stream_is_found_and_mended(
     is_found_and_mended(redis, topic, said, None)
 
 
+@pytest.mark.promise(10)
+def test_counts_that_do_not_stand_still_are_named_and_left(
+    redis: RedisStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topic = staged(redis, "ordered")
+    damaged(redis, topic)
+    looks: list[int] = []
+
+    def moving(*given: Any) -> Any:
+        looks.append(len(looks))
+        redis.publish(topic, [entry(topic, 100 + len(looks), "k6")])
+        return counts_of(*given)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(repair, "counts_of", moving)
+        assert "do not stand still" in "".join(redis.repair(topic))
+    assert len(looks) > repair.LOOKS
+    assert redis.verify(topic) != []
+    redis.repair(topic)
+    assert redis.verify(topic) == []
+
+
 def damaged(store: Store, topic: Topic) -> None:
     """A count that is one too low."""
     if isinstance(store, RedisStore):
@@ -379,6 +403,23 @@ def damaged(store: Store, topic: Topic) -> None:
     elif isinstance(store, SqlStore):
         change = Statement(cursors.update().values(acked=cursors.c.acked - 1), "")
         store._database.write(lambda it: it.run(change, ()))
+
+
+def test_a_group_that_is_dropped_before_it_is_mended_is_passed_over(
+    redis: RedisStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    database = SqlStore(f"sqlite:///{tmp_path / 'q.db'}?synchronous=normal")
+    for store, module in ((redis, repair), (database, sql_repair)):
+        topic, mendable = staged(store, "ordered"), module.mendable
+        damaged(store, topic)
+
+        def dropping(faults: Any, store=store, topic=topic, mendable=mendable) -> Any:
+            store.drop_group(topic, "g")
+            return mendable(faults)
+
+        monkeypatch.setattr(module, "mendable", dropping)
+        assert store.repair(topic) == []
+    database.close()
 
 
 @pytest.mark.promise(10)
