@@ -151,6 +151,47 @@ def test_a_wrong_topic_or_group_is_refused_by_name(
         call(bench.admin, "events", "no such")
 
 
+ORDERS = ("orders", "billing")
+EVENTS = ("events", "billing")
+REFUSED: list[tuple[str, tuple[Any, ...], dict[str, Any], str]] = [
+    ("peek", ORDERS, {"states": ["lost"]}, "'lost'"),
+    *(("peek", ORDERS, {"limit": limit}, "limit") for limit in (0, True, 10**6)),
+    ("dead_show", (*ORDERS, "m-9"), {}, "'m-9': it is not a dead letter of orders/billing"),
+    ("dead_drop", (*ORDERS, "m-1"), {}, r"use ids=\['m-1'\]"),
+    *(
+        (verb, (*ORDERS, ["m-0"]), among, "it chooses among all, and ids are given")
+        for verb in ("dead_retry", "dead_drop")
+        for among in ({"cause": "abc"}, {"since": 4e9}, {"until": "1-1-1"})
+    ),
+    ("seek", EVENTS, {}, "exactly one position is needed"),
+    ("seek", EVENTS, {"to": "earliest", "offset": 1}, "exactly one position is needed"),
+    ("seek", EVENTS, {"to": "tomorrow"}, 'use "earliest" or "latest", offset= or time='),
+    *(
+        ("seek", EVENTS, {"offset": offset}, "slots are 0 to 1")
+        for offset in (-1, {7: 1}, True)
+    ),
+    ("seek", EVENTS, {"time": datetime(2026, 1, 1)}, "no time zone"),  # noqa: DTZ001 - so it is
+    ("seek", ORDERS, {"to": "earliest"}, "its kind is ordered"),
+    *(("tune", ORDERS, {"threads": n}, "threads") for n in (0, 100_001, "16", 2.0, True)),
+    *(("tune", ORDERS, {"threads": 4, "in_flight": most}, "in_flight") for most in (0, "code", -1)),
+    *(("tune", ORDERS, {"threads": 4, "rate": rate}, "rate") for rate in ("fast", 100, "", "0/s")),
+    ("pause", EVENTS, {"why": "x" * 501}, "why"),
+    *(("acting", (), {"by": by}, "by") for by in ("", " ", "x" * 201)),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("verb", "arguments", "options", "words"), REFUSED)
+def test_what_a_verb_is_not_given_right_is_refused_and_changes_nothing(
+    bench: Bench, verb: str, arguments: tuple[Any, ...], options: dict[str, Any], words: str
+) -> None:
+    bench.publish(bench.ordered, 1)
+    bench.settle(bench.ordered, Verdict.DEAD)
+    before = repr(bench.admin.topics())
+    with pytest.raises(BadOption, match=words):
+        getattr(bench.admin, verb)(*arguments, **options)
+    assert repr(bench.admin.topics()) == before
+
+
 @pytest.mark.parametrize("verb", ["topic", "groups", "stats", "verify", "explain"])
 def test_topics_alone_are_checked_too(bench: Bench, verb: str) -> None:
     with pytest.raises(UnknownTopic):
@@ -163,11 +204,6 @@ def test_peek_shows_and_takes_nothing(bench: Bench) -> None:
     assert len(bench.admin.peek("orders", "billing", limit=3)) == 3
     assert bench.admin.peek(bench.ordered, "billing", states=["doing"]) == []
     assert bench.total(bench.ordered, "todo") == 4
-    with pytest.raises(BadOption, match="'lost'"):
-        bench.admin.peek("orders", "billing", states=["lost"])
-    for limit in (0, True, 10**6):
-        with pytest.raises(BadOption, match="limit"):
-            bench.admin.peek("orders", "billing", limit=limit)
 
 
 @pytest.mark.promise(10)
@@ -198,8 +234,6 @@ def test_dead_letters_are_shown_with_their_error(bench: Bench) -> None:
             bench.admin.dead("orders", "billing", after=wrong)  # type: ignore[arg-type]
     record = bench.admin.dead_show("orders", "billing", "m-1")
     assert (record.error, record.traceback) == ("boom", "Traceback\n  boom")
-    with pytest.raises(BadOption, match="'m-9': it is not a dead letter of orders/billing"):
-        bench.admin.dead_show("orders", "billing", "m-9")
 
 
 @pytest.mark.parametrize("name", ["stream", "ordered"])
@@ -222,23 +256,6 @@ def test_all_are_more_than_one_step(bench: Bench) -> None:
     assert bench.admin.dead_drop("orders", "billing", [f"m-{n}" for n in range(700)]) == 700
     assert bench.admin.dead_drop("orders", "billing", "all") == 501
     assert bench.admin.dead_drop("orders", "billing", "all") == 0
-
-
-@pytest.mark.parametrize("among", [{"cause": "abc"}, {"since": 4e9}, {"until": "1-1-1"}])
-@pytest.mark.parametrize("verb", ["dead_retry", "dead_drop"])
-def test_ids_beside_what_chooses_among_all_are_refused(
-    bench: Bench, verb: str, among: dict[str, Any]
-) -> None:
-    bench.publish(bench.ordered, 1)
-    bench.settle(bench.ordered, Verdict.DEAD)
-    with pytest.raises(BadOption, match="it chooses among all, and ids are given"):
-        getattr(bench.admin, verb)(bench.ordered, "billing", ["m-0"], **among)
-    assert bench.total(bench.ordered, "dead") == 1
-
-
-def test_a_single_text_is_no_list_of_ids(bench: Bench) -> None:
-    with pytest.raises(BadOption, match=r"use ids=\['m-1'\]"):
-        bench.admin.dead_drop("orders", "billing", "m-1")  # type: ignore[arg-type]
 
 
 def test_a_stream_is_replayed_from_the_start_the_end_an_offset_or_a_time(bench: Bench) -> None:
@@ -288,27 +305,6 @@ def test_a_seek_to_the_latest_hands_out_nothing_that_was_handled_meanwhile(
     assert bench.total(bench.stream, "todo") == 5
 
 
-@pytest.mark.parametrize(
-    ("arguments", "shown"),
-    [
-        ({}, "exactly one position is needed"),
-        ({"to": "earliest", "offset": 1}, "exactly one position is needed"),
-        ({"to": "tomorrow"}, 'use "earliest" or "latest", offset= or time='),
-        ({"offset": -1}, "slots are 0 to 1"),
-        ({"offset": {7: 1}}, "slots are 0 to 1"),
-        ({"offset": True}, "slots are 0 to 1"),
-        ({"time": datetime(2026, 1, 1)}, "it has no time zone"),  # noqa: DTZ001 - that is the point
-    ],
-)
-def test_a_wrong_place_to_seek_is_refused(
-    bench: Bench, arguments: dict[str, Any], shown: str
-) -> None:
-    with pytest.raises(BadOption, match=shown):
-        bench.admin.seek("events", "billing", **arguments)
-    with pytest.raises(BadOption, match="its kind is ordered"):
-        bench.admin.seek("orders", "billing", "earliest")
-
-
 def test_a_seek_that_names_a_slot_which_was_split_is_refused_as_such(bench: Bench) -> None:
     bench.admin.resize("events", 4)
     with pytest.raises(SlotSplit, match="slot 1: topic 'events' has grown, and its slots are 2 to"):
@@ -341,22 +337,6 @@ def test_what_is_left_out_stays_and_reset_is_what_the_code_says(bench: Bench) ->
     bench.admin.resume("orders", "billing")
     bench.admin.resume("orders", "billing")
     bench.admin.tune("orders", "billing", rate="reset", in_flight="reset")
-    assert bench.admin.tuned("orders", "billing") == Tuning()
-
-
-@pytest.mark.parametrize(
-    "values",
-    [
-        {"threads": 0}, {"threads": 100_001}, {"threads": "16"}, {"threads": 2.0},
-        {"threads": True}, {"in_flight": 0}, {"in_flight": "code"}, {"in_flight": -1},
-        {"rate": "fast"}, {"rate": 100}, {"rate": ""}, {"rate": "0/s"},
-    ],
-)  # fmt: skip
-def test_a_value_that_no_consumer_may_have_is_refused_and_none_is_set(
-    bench: Bench, values: dict[str, Any]
-) -> None:
-    with pytest.raises(BadOption):
-        bench.admin.tune("orders", "billing", **{"threads": 4, "in_flight": 9, **values})
     assert bench.admin.tuned("orders", "billing") == Tuning()
 
 
@@ -467,9 +447,6 @@ def test_who_acts_is_by_default_the_user_and_host_of_the_process(desk: Desk) -> 
     desk.admin.pause("events", "billing")
     assert desk.audit[0]["by"] == user_at_host()
     assert "@" in user_at_host()
-    for wrong in ("", " ", "x" * 201):
-        with pytest.raises(BadOption, match="by"):
-            desk.admin.acting(by=wrong)
 
 
 def test_a_pause_says_who_why_and_since_when_for_a_topic_a_group_and_a_key(desk: Desk) -> None:
@@ -501,8 +478,6 @@ def test_a_pause_by_hand_is_a_pause_and_a_damaged_record_is_ignored(desk: Desk) 
 
 
 def test_a_pause_that_says_too_much_or_holds_too_many_keys_is_refused(desk: Desk) -> None:
-    with pytest.raises(BadOption, match="why"):
-        desk.admin.pause("events", "billing", why="x" * 501)
     texts = {name_of(f"k{n}"): text_of(Hold(key=f"k{n}")) for n in range(1000)}
     desk.store.tune(STREAM, "billing", texts)
     desk.admin.pause("events", "billing", key="k7", why="it is there already")

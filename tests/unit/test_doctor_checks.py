@@ -107,6 +107,7 @@ def facts(workers: int = 0, reports: tuple[Any, ...] = (), **counts: Any) -> of_
     )
 
 
+FULL_SLOTS = tuple(ConsumerReport(max_attempts=9, full=(slot,)) for slot in (3, 1))
 OPEN = tuple(ConsumerReport(max_attempts=9, pause_ms=5, failures=count) for count in (3, 7))
 
 
@@ -120,17 +121,7 @@ OPEN = tuple(ConsumerReport(max_attempts=9, pause_ms=5, failures=count) for coun
         (of_topics.retention, facts(todo=1, oldest_ms=39_999), "warning", "longer than"),
         (of_topics.retention, facts(todo=1, oldest_ms=40_000), None, ""),
         (of_topics.retention, facts(oldest_ms=1), None, ""),
-        (
-            of_topics.parked,
-            facts(
-                reports=(
-                    ConsumerReport(max_attempts=9, full=(3,)),
-                    ConsumerReport(max_attempts=9, full=(1,)),
-                )
-            ),
-            "warning",
-            "1, 3",
-        ),
+        (of_topics.parked, facts(reports=FULL_SLOTS), "warning", "1, 3"),
         (of_topics.parked, facts(reports=(ConsumerReport(max_attempts=9),)), None, ""),
         (of_topics.breaker, facts(reports=OPEN), "warning", "7 failures in a row$"),
         (of_topics.breaker, facts(reports=OPEN, oldest_ms=40_000), "warning", "waited for"),

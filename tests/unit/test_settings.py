@@ -7,12 +7,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from qframe.errors import BadOption
 from qframe.options.batch import Batch
 from qframe.options.consumer import ConsumerKeywords, ConsumerOptions, consumer_options
+from qframe.options.hold import Hold, text_of
 from qframe.options.rules import options_of
 from qframe.options.settings import AppKeywords, Settings, sources_of
+from qframe.options.tuning import Tuning, texts_of, tuning_of
 from qframe.retry import Backoff
 
 
@@ -32,39 +36,21 @@ def test_without_anything_the_store_is_a_file_here() -> None:
 
 
 def test_the_strongest_source_wins(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (directory / "qframe.toml").write_text(
-        'namespace = "file"\nstore = "file"\ngrace = "1m"\nlog_level = "error"'
-    )
+    text = 'namespace = "file"\nstore = "file"\ngrace = "1m"\nlog_level = "error"'
+    (directory / "other.toml").write_text(text)
+    monkeypatch.setenv("QFRAME_CONFIG", "other.toml")
     monkeypatch.setenv("QFRAME_NAMESPACE", "env")
     monkeypatch.setenv("QFRAME_STORE", "env")
+    monkeypatch.setenv("QFRAME_LOG_LEVEL", "")  # an empty one is none
     settings = Settings.load(store="argument", namespace=None)
-    assert settings.store == "argument"
-    assert settings.namespace == "env"
-    assert settings.grace == 60
-    assert settings.log_level == "error"
+    assert (settings.store, settings.namespace) == ("argument", "env")
+    assert (settings.grace, settings.log_level) == (60, "error")
 
 
-def test_an_empty_variable_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("QFRAME_STORE", "")
-    assert Settings.load().store == "sqlite:///qframe.db"
-
-
-@pytest.mark.parametrize(
-    ("text", "seconds"), [("5", 5), ("5.5", 5.5), ("500ms", 0.5), ("2h", 7200), ("0", 0)]
-)
-def test_a_duration_in_the_environment_may_bear_a_unit(
-    monkeypatch: pytest.MonkeyPatch, text: str, seconds: float
-) -> None:
-    monkeypatch.setenv("QFRAME_GRACE", text)
-    assert Settings.load().grace == seconds
-
-
-def test_another_file_is_named_by_a_variable(
-    directory: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (directory / "other.toml").write_text('namespace = "other"')
-    monkeypatch.setenv("QFRAME_CONFIG", "other.toml")
-    assert Settings.load().namespace == "other"
+def test_a_duration_in_the_environment_may_bear_a_unit(monkeypatch: pytest.MonkeyPatch) -> None:
+    for text, seconds in (("5", 5), ("5.5", 5.5), ("500ms", 0.5), ("2h", 7200), ("0", 0)):
+        monkeypatch.setenv("QFRAME_GRACE", text)
+        assert Settings.load().grace == seconds
 
 
 @pytest.mark.promise(8)
@@ -292,3 +278,54 @@ def test_batches_have_room_to_be_gathered_while_others_are_handled(
 def test_the_keywords_for_type_checkers_are_all_options() -> None:
     named = {"store", "coordinator", "namespace", *AppKeywords.__annotations__}
     assert named == set(options_of(Settings))
+
+
+# Tunings as texts: what is written is read again, and what is wrong harms nothing else.
+
+
+@given(
+    threads=st.none() | st.integers(1, 100_000), in_flight=st.none() | st.integers(1, 100_000),
+    rate=st.none() | st.integers(1, 10**6).map(lambda number: f"{number}/s"),
+)  # fmt: skip
+def test_what_is_written_is_read_again(
+    threads: int | None, in_flight: int | None, rate: str | None
+) -> None:
+    texts = {
+        name: text for name, text in texts_of(threads, rate, in_flight).items() if text is not None
+    }
+    assert tuning_of(texts) == (Tuning(threads=threads, rate=rate, in_flight=in_flight), [])
+
+
+def test_a_reset_takes_back_and_what_is_left_out_is_not_written() -> None:
+    assert texts_of("reset", None, None) == {"threads": None}
+    assert texts_of(None, "reset", 4) == {"rate": None, "in_flight": "4"}
+    assert texts_of(None, None, None) == {}
+
+
+@given(texts=st.dictionaries(st.sampled_from(["threads", "rate", "in_flight", "paused", "x"]),
+                             st.text(max_size=30)))  # fmt: skip
+def test_whatever_stands_in_the_store_is_read_or_told_to_be_wrong(texts: dict[str, str]) -> None:
+    tuning, wrong = tuning_of(texts)
+    set_now = [tuning.threads, tuning.rate, tuning.in_flight, tuning.paused or None]
+    assert sum(value is not None for value in set_now) + len(wrong) == len(texts)
+    assert all(isinstance(error, BadOption) for error in wrong)
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("threads", "0"), ("threads", "1.5"), ("threads", "²"), ("threads", "9" * 5000),
+        ("threads", "-1"), ("in_flight", "100001"), ("rate", "1"), ("paused", "no"),
+        ("colour", "red"), ("stacks_until_ms", "²"),
+    ],
+)  # fmt: skip
+def test_a_wrong_value_is_left_out_with_an_error_that_names_it(name: str, text: str) -> None:
+    tuning, [error] = tuning_of({name: text, "in_flight" if name != "in_flight" else "rate":
+                                 "7" if name != "in_flight" else "7/s"})  # fmt: skip
+    assert tuning in (Tuning(in_flight=7), Tuning(rate="7/s"))
+    assert text[:9] in str(error) or name in str(error)
+
+
+def test_a_pause_that_nobody_has_signed_is_a_pause_and_a_signature_alone_is_none() -> None:
+    assert tuning_of({"paused": "yes"})[0].holds == [Hold()]
+    assert tuning_of({"hold": text_of(Hold(by="ann"))})[0].holds == []

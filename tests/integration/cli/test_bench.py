@@ -17,10 +17,9 @@ QUICK = ("--count", "1000")
 
 
 def test_it_measures_every_kind_and_deletes_its_topics(
-    tmp_path: Path, redis_server: RedisServer
+    program: Program, redis_server: RedisServer
 ) -> None:
     where = ("--store", redis_server.url, "--namespace", f"bench-{uuid4().hex[:12]}")
-    program = Program(tmp_path)
     measured = program.ok("bench", "--yes", "--json", *QUICK, *where).json
     assert [each["kind"] for each in measured] == list(Kind)
     for each in measured:

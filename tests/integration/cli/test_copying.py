@@ -92,8 +92,7 @@ def _handled(app: QFrame, topic: Topic) -> dict[str, list[int]]:
 
 
 @pytest.mark.gate
-def test_the_command_says_what_it_copied_and_refuses_a_second_copy(tmp_path: Path) -> None:
-    program = Program(tmp_path)
+def test_the_command_says_what_it_copied_and_refuses_a_second_copy(program: Program) -> None:
     program.ok("topics", "declare", "orders", "--kind", "ordered", "--slots", "2")
     program.ok("publish", "orders", "5", "--key", "ann")
     with program.app() as app:
@@ -115,8 +114,7 @@ def test_the_command_says_what_it_copied_and_refuses_a_second_copy(tmp_path: Pat
     assert program.ok("verify", "orders", "--store", "sqlite:///moved.db").out
 
 
-def test_all_topics_are_copied_but_those_that_cannot_be(tmp_path: Path) -> None:
-    program = Program(tmp_path)
+def test_all_topics_are_copied_but_those_that_cannot_be(program: Program) -> None:
     for name in ("mails", "orders", "wide"):
         program.ok("topics", "declare", name, "--slots", "2")
         program.ok("publish", name, "5")

@@ -21,11 +21,6 @@ LOOKS = [
 ]
 
 
-@pytest.fixture
-def program(tmp_path: Path) -> Program:
-    return Program(tmp_path)
-
-
 @pytest.mark.parametrize("server", ["postgres", "mariadb"])
 def test_a_server_without_our_tables_is_left_without_them(
     program: Program, server: str, request: pytest.FixtureRequest

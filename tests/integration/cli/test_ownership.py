@@ -28,7 +28,6 @@ from qframe import Topic
 
 WITHIN_S = 60
 START = "no worker is running; start one: qframe worker MODULE"
-WATCHES = [["workers"], ["slots", "orders"]]
 
 
 @contextmanager
@@ -184,12 +183,3 @@ def test_a_reader_that_goes_away_is_no_error(shop: Program) -> None:
         watch.stdout.close()
         watch.wait(WITHIN_S)
         assert watch.stderr.read() == ""
-
-
-@pytest.mark.parametrize("words", [*WATCHES, ["worker", "shop"]])
-def test_a_coordinator_that_cannot_be_is_refused_without_its_password(
-    shop: Program, words: list[str]
-) -> None:
-    said = shop.refused(*words, "--coordinator", "etcd://me:hunter2@127.0.0.1:1/x")
-    assert said.startswith("error: coordinator 'etcd://***@127.0.0.1:1/x': there is no such")
-    assert "hunter2" not in said

@@ -133,18 +133,6 @@ def test_dead_letters_are_shown_by_cause_and_retried_by_it(app: QFrame) -> None:
     assert none == "no dead letters in orders/billing\n"
 
 
-def test_a_seek_is_previewed(app: QFrame) -> None:
-    stream = Topic("events", slots=1)
-    app.declare(stream)
-    app.store.subscribe(stream, "g")
-    app.publish_many(stream, [1, 2, 3])
-    ran = run("seek", "events", "g", "latest", "--preview")
-    assert "0 messages would be handed out, 0 of them again; 3 unsettled would be" in ran.stdout
-    assert app.admin.lag("events", "g") == 3
-    found = json.loads(run("seek", "events", "g", "earliest", "--preview", "--json").stdout)
-    assert (found["coming"], found["again"]) == (3, 0)
-
-
 @pytest.mark.gate
 def test_a_topic_is_deleted_by_its_name(app: QFrame) -> None:
     app.publish(ORDERS, 1, key="ann")

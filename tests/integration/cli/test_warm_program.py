@@ -79,14 +79,12 @@ def test_every_command_says_and_ends_as_it_does_from_the_start_on(shop: Program,
 
 
 @pytest.mark.parametrize("text", ENDS)
-def test_whatever_ends_it_ends_it_in_the_same_way(tmp_path: Path, text: str) -> None:
-    program = Program(tmp_path)
+def test_whatever_ends_it_ends_it_in_the_same_way(program: Program, text: str) -> None:
     program.write("odd.py", text + "\n")
     assert program.run("worker", "odd") == program.start("worker", "odd")
 
 
-def test_from_inside_it_looks_the_same(tmp_path: Path) -> None:
-    program = Program(tmp_path)
+def test_from_inside_it_looks_the_same(program: Program) -> None:
     program.write("here.py", HERE)
     ran, started = (
         run("worker", "here", stdin="two\nlines\n", QFRAME_NAMESPACE="here")

@@ -6,18 +6,11 @@ import json
 import signal
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 from cli_program import ORDERS, SHOP, Program
 
-from qframe import Outgoing
-
-
-@pytest.fixture
-def program(tmp_path: Path) -> Program:
-    return Program(tmp_path)
-
+from qframe import Outgoing, Topic
 
 TWO = """
 from qframe import QFrame, Topic
@@ -238,3 +231,83 @@ def test_a_store_that_comes_up_late_is_waited_for_as_long_as_asked(program: Prog
     missing = ["--store", "redis://127.0.0.1:1/0"]
     program.refused("worker", "shop", "--wait", "300ms", *missing)
     assert "it is not a duration" in program.refused("worker", "shop", "--wait", "long")
+
+
+# Which of a module's consumers it serves.
+
+THREE = """
+from qframe import Message, QFrame, Topic
+
+app = QFrame()
+orders = Topic("orders", kind="ordered", slots=2)
+
+
+def handle(message: Message) -> None: ...
+
+
+app.consumer(orders, "billing")(handle)
+app.consumer(orders, "stock")(handle)
+app.consumer(Topic("mail", slots=2), "smtp")(handle)
+"""
+NONE_HANDLED = {"billing": 0, "stock": 0, "": 0}
+
+
+@pytest.fixture
+def three(program: Program) -> Program:
+    """A module with three consumers, and a message for each."""
+    program.write("three.py", THREE)
+    with program.app() as app:
+        orders = app.declare(Topic("orders", kind="ordered", slots=2))
+        for group in ("billing", "stock"):
+            app.store.subscribe(orders, group)
+        app.publish(orders, 1, key="a")
+        app.publish(Topic("mail", slots=2), 1)
+    return program
+
+
+def handled(program: Program) -> dict[str, int]:
+    with program.app() as app:
+        return {one.group: one.settled for each in app.admin.topics() for one in each.groups}
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        ([], {"billing": 1, "stock": 1, "smtp": 1}),
+        (["--topic", "orders"], {"billing": 1, "stock": 1, "": 0}),
+        (["--group", "stock", "--group", "smtp"], {"billing": 0, "stock": 1, "smtp": 1}),
+        (["--topic", "orders", "--group", "billing"], {"billing": 1, "stock": 0, "": 0}),
+    ],
+)
+def test_a_worker_serves_the_topics_and_groups_that_are_named(
+    three: Program, words: list[str], expected: dict[str, int]
+) -> None:
+    quiet = three.ok("worker", "three:app", "--burst", "--log-level", "error", *words)
+    assert handled(three) == expected
+    assert "worker.started" not in quiet.err
+
+
+@pytest.mark.parametrize(
+    ("words", "shown"),
+    [
+        (["--topic", "ordrs"], "did you mean 'orders'"),
+        (["--group", "x"], "there are: billing, smtp, stock"),
+        (["--topic", "mail", "--group", "stock"], "there are: orders/billing, orders/stock"),
+        (["--log-level", "loud"], "log_level 'loud': it must be one of debug, info"),
+    ],
+)
+def test_consumers_that_are_not_there_are_refused(
+    three: Program, words: list[str], shown: str
+) -> None:
+    assert shown in three.refused("worker", "three:app", "--burst", *words)
+    assert handled(three) == NONE_HANDLED
+
+
+def test_a_group_is_dropped_when_its_user_says_yes(three: Program) -> None:
+    refused = three.run("drop-group", "orders", "billing", stdin="n\n")
+    assert refused.code == 1
+    assert "Drop orders/billing with 1 unsettled message and 0 dead letters" in refused.err
+    assert handled(three) == NONE_HANDLED
+    dropped = three.ok("drop-group", "orders", "billing", stdin="y\n")
+    assert dropped.out == "group billing of topic orders dropped\n"
+    assert handled(three) == {"stock": 0, "": 0}
