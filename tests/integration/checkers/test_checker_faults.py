@@ -12,8 +12,8 @@ from typing import Any
 from zlib import crc32
 
 import pytest
-from apps import told
-from checking import DATABASES, MARKING, checker_of, database_url, engine_of
+from apps import Shop
+from checking import DATABASES, database_url, engine_of
 from eventually import eventually
 from paying import GROUP, META, PAID, TOPIC
 from redis.crc import key_slot
@@ -33,13 +33,8 @@ from qframe import (
     StoreFull,
     TransactionalChecker,
 )
-from qframe.app.assembly import SharedParts
-from qframe.clock import SYSTEM_CLOCK
 from qframe.idempotency.base import Claim, Scope, State
 from qframe.idempotency.redis import SHARDS, call
-from qframe.message import Delivery
-from qframe.runtime.executors.event_loop import EventLoop
-from qframe.runtime.policies.marks import Marks
 
 SERVERS = {"postgres": PostgresServer, "mariadb": MariaDbServer}
 
@@ -57,29 +52,25 @@ def work(tmp_path: Path) -> Iterator[Callable[..., Work]]:
         each.close()
 
 
-class Work:
+class Work(Shop):
     """A worker in a thread, and what it told."""
 
     def __init__(self, store: str, handler: Any, checker: Any, **options: Any) -> None:
-        self.app = QFrame(store=store, namespace=f"n{uuid.uuid4().hex}", grace=5)
-        self.events = told(self.app)
+        super().__init__(store, namespace=f"n{uuid.uuid4().hex}", grace=options.pop("grace", 5))
         options = {"threads": 4, "max_attempts": 2, **options}
         if options["max_attempts"] > 1:
             options["backoff"] = Backoff(0.01, cap=0.1)
         self.app.consumer(TOPIC, GROUP, idempotent_checker=checker, **options)(handler)
-        self._thread = threading.Thread(target=self.app.run)
 
     def start(self) -> None:
-        self._thread.start()
+        super().start()
         eventually(lambda: self.events["slot.taken"])
 
     def await_the_end(self) -> None:
         eventually(lambda: self.app.admin.lag(TOPIC, GROUP) == 0)
 
     def close(self) -> None:
-        self.app.stop()
-        if self._thread.ident is not None:
-            self._thread.join(60)
+        self.stop()
         self.app.close()
 
 
@@ -264,10 +255,13 @@ def test_a_failover_of_the_marks_server_costs_no_message_and_no_attempt(
     assert attempts == [1] * 20
 
 
+@pytest.mark.promise(2)
+@pytest.mark.parametrize("swallows", [False, True])
 @pytest.mark.parametrize("database", SERVERS)
-def test_a_deadlock_is_tried_again_in_place_and_costs_no_attempt(
-    request: pytest.FixtureRequest, tmp_path: Path, work: Callable[..., Work], database: str
-) -> None:
+def test_a_deadlock_is_tried_again_in_place_and_commits_nothing_where_it_is_swallowed(
+    request: pytest.FixtureRequest, tmp_path: Path, work: Callable[..., Work], database: str,
+    swallows: bool,
+) -> None:  # fmt: skip
     with engine_of(database_url(request, database, tmp_path)) as shop:
         META.create_all(shop)
         with shop.begin() as connection:
@@ -277,23 +271,56 @@ def test_a_deadlock_is_tried_again_in_place_and_costs_no_attempt(
 
         def handle(message: Message, session: Session) -> None:
             attempts.append(message.attempt)
+            is_first = len(attempts) <= 2
             first, second = (1, 2) if message.body == "ab" else (2, 1)
-            change = PAID.update().values(payment=message.body)
+            change = PAID.update().values(payment="x")
             session.execute(change.where(PAID.c.number == first))
-            if len(attempts) <= 2:
+            if is_first:
                 both.wait(60)
-            session.execute(change.where(PAID.c.number == second))
+            with suppress(*[OperationalError] * swallows):
+                session.execute(change.where(PAID.c.number == second))
+            session.connection().execute(insert(PAID).values(payment=message.body))
 
-        working = work(handle, TransactionalChecker(shop))
+        working = work(handle, TransactionalChecker(shop), max_attempts=4)
         working.start()
         working.app.publish_many(TOPIC, ["ab", "ba"])
         working.await_the_end()
+        with shop.connect() as connection:
+            paid = Counter(connection.scalars(select(PAID.c.payment)))
+    assert paid == {"x": 2, "ab": 1, "ba": 1}
     assert len(attempts) >= 3  # who is tried again may meet the other a second time
+    if swallows:
+        return
     assert set(attempts) == {1}
     assert working.events["effect.committed"] == 2
     assert not working.events["delivery.retried"]
     assert working.events["effect.conflict"] == len(attempts) - 2
     assert not working.events["checker.unavailable"]  # it runs, and that is what a log would doubt
+
+
+def test_a_worker_stops_though_the_database_of_a_message_taken_over_answers_no_more(
+    tmp_path: Path, work: Callable[..., Work]
+) -> None:
+    taken: list[Message] = []
+
+    def take_over(message: Message, session: Session) -> None:
+        session.connection()
+        message.auto_ack = False
+        taken.append(message)
+
+    with PostgresServer(tmp_path / "postgres") as server, engine_of(server.new_database()) as shop:
+        working = work(take_over, TransactionalChecker(shop), grace=0)
+        working.start()
+        working.app.publish(TOPIC, 1)
+        eventually(lambda: taken)
+        eventually(lambda: working.app.parts.opened.worker._consumers[0]._acks)
+        server.freeze()
+        try:
+            working.stop()
+            assert taken[0].cancelled
+        finally:
+            server.thaw()
+        eventually(lambda: shop.pool.checkedout() == 0)  # type: ignore[attr-defined] # of QueuePool
 
 
 def test_a_handler_that_always_fails_for_a_lock_is_dead_in_the_end(
@@ -400,69 +427,3 @@ def test_a_full_redis_that_has_the_marks_too_is_drained(tmp_path: Path) -> None:
             client.config_set("maxmemory", used)  # it stays full while it is drained
         app.run(burst=True)
     assert seen == Counter(range(published))
-
-
-@pytest.mark.parametrize("name", MARKING)
-def test_a_run_is_claimed_in_one_call_and_given_up_with_its_messages(
-    request: pytest.FixtureRequest, tmp_path: Path, work: Callable[..., Work], name: str
-) -> None:
-    def handle(message: Message) -> None: ...
-
-    with checker_of(request, name, tmp_path, key="n") as checker:
-        app = work(handle, checker).app
-        app.declare(TOPIC)
-        failed = app.parts.part_failed
-        shared = SharedParts("w", app.coordinator, EventLoop(failed, SYSTEM_CLOCK), failed)
-        assembly = app.parts.assembly(lambda _: app.coordinator)
-        consumer = assembly.consumer(app.consumers[0], TOPIC, shared)
-        policy = consumer.policy
-        assert isinstance(policy, Marks)
-        bodies = [b'{"n":1}', b'{"n":2}', b"{}", b'{"n":1}']
-        run = consumer._in_hand.attempts([Delivery("m", None, None, body) for body in bodies])
-        assert policy.prepare(run).go == run
-        assert [attempt.effect and attempt.effect.state for attempt in run] == [
-            State.CLAIMED, State.CLAIMED, None, State.RUNNING,
-        ]  # fmt: skip
-        policy.let_go(run)
-        policy._claims.start()
-        again = Claim(run[1].effect.key)
-
-        def is_free() -> bool:
-            checker.claim_many(policy._scope, [again], 60_000)
-            return again.state is State.CLAIMED
-
-        eventually(is_free)
-        policy._claims.stop()
-
-
-@pytest.mark.promise(2)
-@pytest.mark.parametrize("database", SERVERS)
-def test_a_deadlock_that_a_handler_swallows_commits_nothing(
-    request: pytest.FixtureRequest, tmp_path: Path, work: Callable[..., Work], database: str
-) -> None:
-    with engine_of(database_url(request, database, tmp_path)) as shop:
-        META.create_all(shop)
-        with shop.begin() as connection:
-            connection.execute(insert(PAID), [{"payment": "a"}, {"payment": "b"}])
-        both = threading.Barrier(2)
-        calls = []
-
-        def handle(message: Message, session: Session) -> None:
-            calls.append(message.body)
-            is_first = len(calls) <= 2
-            first, second = (1, 2) if message.body == "ab" else (2, 1)
-            session.execute(PAID.update().values(payment="x").where(PAID.c.number == first))
-            if is_first:
-                both.wait(60)
-            with suppress(OperationalError):
-                session.execute(PAID.update().values(payment="x").where(PAID.c.number == second))
-            session.connection().execute(insert(PAID).values(payment=message.body))
-
-        working = work(handle, TransactionalChecker(shop), max_attempts=4)
-        working.start()
-        working.app.publish_many(TOPIC, ["ab", "ba"])
-        working.await_the_end()
-        with shop.connect() as connection:
-            paid = Counter(connection.scalars(select(PAID.c.payment)))
-    assert paid == {"x": 2, "ab": 1, "ba": 1}
-    assert len(calls) >= 3  # who is tried again may meet the other a second time

@@ -107,22 +107,27 @@ def test_the_commit_goes_with_a_last_look_whether_this_is_the_marks_transaction(
     assert marking.marks() == 1
 
 
-def test_what_a_listener_does_as_a_transaction_commits_stays_in_it(
-    postgres: PostgresServer,
+def test_what_listeners_do_as_a_transaction_begins_and_commits_stays_in_it(
+    marking: Marking,
 ) -> None:
-    with marking_on(postgres) as marking:
-        with marking.engine.begin() as connection:
-            connection.execute(text("CREATE TABLE commits (txid bigint)"))
+    with marking.engine.begin() as connection:
+        connection.execute(text("CREATE TABLE commits (txid bigint)"))
 
-        @event.listens_for(marking.engine, "commit")
-        def note(connection: Connection) -> None:
-            connection.exec_driver_sql("INSERT INTO commits SELECT txid_current()")
+    @event.listens_for(marking.engine, "begin")
+    def begin(connection: Connection) -> None:
+        connection.exec_driver_sql("SET LOCAL qframe.tenant = 'mine'")
 
-        claim = marking.claim()
-        txid = said(claim, "SELECT txid_current()")
-        marking.finish(claim)
-        with marking.engine.connect() as looking:
-            assert looking.execute(text("SELECT txid FROM commits")).scalars().all() == [txid]
+    @event.listens_for(marking.engine, "commit")
+    def note(connection: Connection) -> None:
+        connection.exec_driver_sql("INSERT INTO commits SELECT txid_current()")
+
+    claim = marking.claim()
+    txid = said(claim, "SELECT txid_current()")
+    assert said(claim, "SELECT current_setting('qframe.tenant')") == "mine"
+    marking.finish(claim)
+    with marking.engine.connect() as looking:
+        assert txid in looking.execute(text("SELECT txid FROM commits")).scalars().all()
+    assert marking.marks() == 1
 
 
 @pytest.mark.gate
@@ -171,14 +176,6 @@ def test_a_session_that_ends_before_the_commit_leaves_the_answer_to_the_next_cla
     assert marking.is_absent("id:1")
 
 
-def test_an_effect_that_is_running_or_done_is_known(marking: Marking) -> None:
-    first = marking.claim("id:1")
-    assert marking.claim("id:1").state is State.RUNNING
-    marking.finish(first)
-    assert marking.claim("id:1").state is State.DONE
-    assert marking.marks() == 1
-
-
 def test_what_is_rolled_back_can_be_claimed_again_in_the_same_session(marking: Marking) -> None:
     for _ in range(3):
         for _ in range(8):  # psycopg prepares the handler's own, and forgets all in a rollback
@@ -214,35 +211,19 @@ def test_a_key_is_marked_as_it_is_whatever_is_in_it(marking: Marking, key: str) 
     assert found == [key]
 
 
-def test_what_a_listener_does_as_a_transaction_begins_stays_in_it(
-    postgres: PostgresServer,
+@pytest.mark.parametrize(
+    ("options", "question", "answer"),
+    [
+        ({"isolation_level": "SERIALIZABLE"}, "SHOW transaction_isolation", "serializable"),
+        ({"connect_args": {"prepare_threshold": None}}, PREPARED.text, 0),
+    ],
+)
+def test_a_transaction_is_as_its_engine_and_driver_were_told(
+    postgres: PostgresServer, options: dict[str, Any], question: str, answer: Any
 ) -> None:
-    with marking_on(postgres) as marking:
-
-        @event.listens_for(marking.engine, "begin")
-        def begin(connection: Connection) -> None:
-            connection.exec_driver_sql("SET LOCAL qframe.tenant = 'mine'")
-
+    with marking_on(postgres, **options) as marking:
         claim = marking.claim()
-        assert claim.state is State.CLAIMED
-        assert said(claim, "SELECT current_setting('qframe.tenant')") == "mine"
-        marking.finish(claim)
-        assert marking.marks() == 1
-
-
-def test_a_transaction_has_its_engines_isolation_level(postgres: PostgresServer) -> None:
-    with marking_on(postgres, isolation_level="SERIALIZABLE") as marking:
-        claim = marking.claim()
-        assert said(claim, "SHOW transaction_isolation") == "serializable"
-        marking.finish(claim)
-        assert marking.marks() == 1
-
-
-def test_a_driver_that_is_to_prepare_nothing_prepares_nothing(postgres: PostgresServer) -> None:
-    connect = {"prepare_threshold": None}
-    with marking_on(postgres, connect_args=connect) as marking:
-        claim = marking.claim()
-        assert claim.transaction.connection.execute(PREPARED).scalar_one() == 0
+        assert said(claim, question) == answer
         marking.finish(claim)
         assert marking.marks() == 1
 

@@ -31,7 +31,7 @@ from sqlalchemy import (
     select,
     text,
 )
-from sqlalchemy.exc import DBAPIError, IntegrityError, InvalidRequestError
+from sqlalchemy.exc import DBAPIError, InvalidRequestError
 from sqlalchemy.orm import Session, scoped_session, sessionmaker
 
 from qframe import (
@@ -394,25 +394,6 @@ def test_a_part_of_a_transaction_can_be_rolled_back(shop: Shop) -> None:
     shop.publish(1)
     shop.run()
     assert shop.paid() == Counter({"1": 1})
-
-
-def test_a_commit_that_the_database_refuses_counts_as_the_handlers_error(
-    request: pytest.FixtureRequest, tmp_path: Path
-) -> None:
-    with engine_of(database_url(request, "postgres", tmp_path)) as engine:
-        shop = Shop(tmp_path, engine)
-        with engine.begin() as connection:
-            connection.execute(
-                text("ALTER TABLE paid ADD CONSTRAINT once UNIQUE (payment) "
-                     "DEFERRABLE INITIALLY DEFERRED")
-            )  # fmt: skip
-            connection.execute(insert(EFFECTS).values(payment="1"))
-        shop.consume(pay, TransactionalChecker(engine), max_attempts=2)
-        shop.publish(1)
-        with shop.app:
-            shop.run()
-    assert shop.events["delivery.dead"] == 1
-    assert all(isinstance(error, IntegrityError) for error in shop.errors)
 
 
 @pytest.mark.promise(2)
