@@ -43,6 +43,7 @@ ROW = "key string, body string"
         ("stream", ROW, {"idColumns": "key,key"}, "option idColumns 'key,key'"),
         ("stream", ROW + ", id string", {"idColumns": "key"}, "option idColumns 'key'"),
         ("stream", "key string, n int", {}, "column body"),
+        ("stream", "key string", {"topic": "new", "kind": "stream"}, "column body"),
         ("stream", "body int", {}, "column body 'int'"),
         ("stream", "body string, key int", {}, "column key 'int'"),
         ("stream", "body string, at string", {}, "column at 'string'"),
@@ -55,7 +56,7 @@ ROW = "key string, body string"
         ("ordered", "body string", {}, "column key"),
     ],
 )
-def test_a_wrong_option_or_column_is_named_before_a_row_is_looked_at(
+def test_a_wrong_option_or_column_is_named_before_a_topic_is_declared_or_a_row_looked_at(
     redis_space: Space, kind: str, columns: str, options: dict[str, str], named: str
 ) -> None:
     topic = redis_space.topic(kind=kind)
@@ -64,13 +65,6 @@ def test_a_wrong_option_or_column_is_named_before_a_row_is_looked_at(
         with pytest.raises(BadInput, match=named):
             make(schema(columns), False)
     assert redis_space.store.topics() == [topic]
-
-
-def test_no_topic_is_declared_for_columns_that_are_wrong(redis_space: Space) -> None:
-    source = QFrameDataSource(given(**redis_space.options("new", kind="stream")))
-    with pytest.raises(BadInput, match="column body"):
-        source.writer(schema("key string"), False)
-    assert redis_space.store.topics() == []
 
 
 def test_a_topic_cannot_be_overwritten(redis_space: Space) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from apps import running
+from apps import running, settled, told
 from eventually import eventually
 from sqlalchemy import create_engine
 
@@ -25,8 +25,7 @@ class Shop:
 
     def __init__(self, app: QFrame) -> None:
         self.app = app
-        self.events: Counter[str] = Counter()
-        app.events.listen(lambda name, facts: self.events.update({name: facts.get("count", 1)}))
+        self.events = told(app)
 
     def run(self, process: Any, *, auto_ack: bool = False, **options: Any) -> None:
         """Publishes 0 to 19, and consumes until nothing is left, five to a batch."""
@@ -42,10 +41,6 @@ class Shop:
     @property
     def dead(self) -> dict[int, str]:
         return {int(one.body): str(one.error) for one in self.app.admin.dead(TOPIC, "g")}
-
-    def settled(self, topic: Topic = TOPIC) -> int:
-        """How many messages are."""
-        return sum(one.settled for one in self.app.store.stats(topic, "g"))
 
 
 @pytest.fixture
@@ -139,7 +134,7 @@ def test_a_batch_may_have_some_twice_some_settled_and_some_of_another_consumer(s
         shop.app.run(burst=True)
     names = (TOPIC.name, other.name)
     assert taken == {(name, body): 1 + body % 2 for name in names for body in range(20)}
-    assert (shop.settled(), shop.settled(other)) == (20, 20)
+    assert (settled(shop.app, TOPIC), settled(shop.app, other)) == (20, 20)
     assert not shop.events["delivery.stale"]
     assert not shop.events["delivery.leaked"]
 
@@ -189,4 +184,4 @@ def test_under_a_checker_each_effect_is_marked_as_its_batch_ends(
             shop.app.run(burst=True)
     engine.dispose()
     assert sorted(rows) == list(range(20))
-    assert shop.settled() == 40
+    assert settled(shop.app, TOPIC) == 40
