@@ -142,11 +142,5 @@ def test_its_lease_lasts_while_it_waits_for_an_owner_and_is_not_renewed_at_each_
     assert bench.store.grows < looks // 5
 
 
-@pytest.mark.parametrize("slots", [True, 3, 0, MAX_SLOTS])
-def test_a_number_that_is_no_doubling_or_too_large_is_refused(slots: Any) -> None:
-    with pytest.raises(BadOption):
-        Bench(1).doubling().begin(slots)
-
-
 def test_it_can_grow_to_half_of_what_a_topic_may_have() -> None:
     assert Bench(1).doubling().begin(MAX_SLOTS // 2).growth.target == MAX_SLOTS // 2

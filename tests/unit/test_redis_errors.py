@@ -251,6 +251,14 @@ def test_sentinels_have_options_of_their_own_beside_those_of_the_primary() -> No
             for place in ("u:p[1]r@h", "u:p]r@h", "[::1")
             for scheme in ("redis", "redis+cluster", "redis+sentinel")
         ],
+        *[
+            (f"redis://h?{options}", "write wait_replicas=1&wait_timeout=1")
+            for options in (
+                "wait_replicas=0", "wait_replicas=one", "wait_timeout=1",
+                "wait_replicas=1&wait_timeout=0", "wait_replicas=1&wait_timeout=10",
+                "wait_replicas=1&wait_timeout=nan", "wait_replicas=1&socket_timeout=0.5",
+            )
+        ],
         ("unix://", "it names no server"), ("redis:///run/redis.sock", "it names no server"),
         ("unix://run/redis.sock", "it names the host run before the path; .*three slashes"),
         ("unix:///r.sock?ssl_ca_certs=/ca", "uses TLS"), ("unix:///r.sock?db=x", "invalid literal"),

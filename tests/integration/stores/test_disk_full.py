@@ -15,8 +15,7 @@ from eventually import eventually
 from serving import GROUP, Serving
 from small_disk import SmallDisk
 
-from qframe import Message, Outgoing, QFrame, StoreFull, Topic
-from qframe.stores.sql.store import SqlStore
+from qframe import Message, Outgoing, StoreFull, Topic
 
 pytestmark = pytest.mark.mounts
 
@@ -114,19 +113,3 @@ def test_a_publish_is_refused_whole_and_what_is_in_hand_is_settled_when_there_is
         assert sorted(numbers) == list(range(number + 1))
         assert serving.attempts == {1: IN_HAND + number + 1}
         serving.verify()
-
-
-@pytest.mark.promise(1)
-def test_a_commit_for_which_a_disk_has_no_room_is_known_not_to_have_been_done(
-    sqlite_full: Full,
-) -> None:
-    store = SqlStore(sqlite_full.url)
-    topic = Topic("t", slots=1)
-    app = QFrame(store=sqlite_full.url)
-    app.declare(topic)
-    with pytest.raises(StoreFull, match="database or disk is full"):
-        app.publish_many(topic, [BODY] * 2000, batch=2000)
-    assert store.explain(topic, "none") == []
-    assert sum(one.published for one in store.stats(topic)) == 0
-    store.close()
-    app.close()

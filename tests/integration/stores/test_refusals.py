@@ -12,16 +12,11 @@ import pytest
 from eventually import eventually
 from servers import MariaDbServer, PostgresServer, RedisServer, free_port
 from sqlalchemy import make_url
-from typer.testing import CliRunner
 
 from qframe import BadUrl, QFrame, StoreUnavailable, Topic
-from qframe.cli.main import cli
-from qframe.clock import SYSTEM_CLOCK
-from qframe.doctor.examine import examine
 from qframe.drivers import redis as driver
 from qframe.drivers import sql_mariadb, sql_sqlite
 from qframe.drivers.sql import Transaction
-from qframe.options.settings import Settings
 from qframe.stores.sql.cursors import lock_topic
 from qframe.stores.sql.store import SqlStore
 
@@ -53,23 +48,6 @@ def test_a_redis_that_takes_no_writes_says_so_and_not_that_it_is_away(
         with pytest.raises(StoreUnavailable, match=f"refuses writes: .*; {remedy}") as caught:
             app.publish(TOPIC, 1, key="a")
         assert remedy in caught.value.remedy
-
-
-def test_commands_and_the_doctor_name_the_remedy_of_a_replica(
-    redis: RedisServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("QFRAME_STORE", redis.url)
-    with QFrame(redis.url) as app:
-        app.declare(TOPIC)
-        app.store.subscribe(TOPIC, "billing")
-    redis.call("REPLICAOF", "127.0.0.1", free_port())
-    shown = CliRunner().invoke(cli, ["topics"])
-    assert shown.exit_code == 1
-    assert "refuses writes" in str(shown.exception)
-    assert REPLICA in str(shown.exception)
-    found = [each for each in examine(Settings(store=redis.url), SYSTEM_CLOCK).findings
-             if each.level == "error"]  # fmt: skip
-    assert REPLICA in found[0].remedy
 
 
 def test_a_redis_that_cannot_save_is_not_called_damaged(redis: RedisServer) -> None:

@@ -14,7 +14,7 @@ from eventually import eventually
 from servers import Proxy, RedisServer
 from serving import Publishing, Serving
 
-from qframe import Outgoing, PublishUnknown, QFrame, StoreUnavailable, Topic
+from qframe import PublishUnknown, QFrame, StoreUnavailable, Topic
 from qframe.clock import VirtualClock
 from qframe.drivers import redis as driver
 from qframe.drivers.redis import Command, Redis
@@ -169,30 +169,6 @@ def test_nothing_is_lost_or_handled_twice_while_connections_break(
         assert publishing.unavailable == 0
         [totals] = serving.app.admin.topic(topic).groups
         assert totals.settled == 1500
-
-
-@pytest.mark.promise(1)
-@pytest.mark.parametrize("kind", KINDS)
-def test_a_workers_very_first_pull_loses_nothing_either(proxy: Proxy, kind: str) -> None:
-    topic = Topic("t", kind=kind, slots=1)
-    with QFrame(store=proxy.url) as app:
-        app.declare(topic)
-        app.store.subscribe(topic, "g")
-        app.publish_many(topic, [Outgoing(n, key=f"k{n}") for n in range(10)])
-    serving = Serving(proxy.url, topic)
-    store = serving.app.store
-    pull = store.pull
-
-    def first(*arguments: object, **options: object) -> object:
-        vars(store).pop("pull")
-        proxy.drop_replies(1)
-        return pull(*arguments, **options)  # type: ignore[arg-type]
-
-    vars(store)["pull"] = first
-    with serving:
-        serving.await_bodies(set(range(10)))
-        assert serving.attempts == {1: 10}
-        assert serving.events["delivery.lost"] == 0
 
 
 # Connections that stall.

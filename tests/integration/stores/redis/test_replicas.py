@@ -10,7 +10,7 @@ from eventually import eventually
 from servers import RedisCluster3, RedisServer, SentinelSet
 from serving import Serving
 
-from qframe import BadUrl, Outcome, Outgoing, PublishUnknown, QFrame, StoreForbidden, Topic
+from qframe import Outcome, Outgoing, PublishUnknown, QFrame, StoreForbidden, Topic
 from qframe.drivers.redis import Redis
 from qframe.errors import AnswerLost
 from qframe.stores.base import Store
@@ -167,16 +167,3 @@ def test_a_user_who_may_not_wait_is_refused_before_anything_is_stored(
         app.publish(TOPIC, 1, key="a")
     with QFrame(url, namespace="waits-not") as app:
         assert app.publish(TOPIC, 1, key="a").outcome is Outcome.STORED
-
-
-@pytest.mark.parametrize(
-    "options",
-    [
-        "wait_replicas=0", "wait_replicas=one", "wait_timeout=1", "wait_replicas=1&wait_timeout=0",
-        "wait_replicas=1&wait_timeout=10", "wait_replicas=1&wait_timeout=nan",
-        "wait_replicas=1&socket_timeout=0.5",
-    ],
-)  # fmt: skip
-def test_what_cannot_be_waited_for_is_refused(options: str) -> None:
-    with pytest.raises(BadUrl, match="write wait_replicas=1&wait_timeout=1"):
-        open_store(f"redis://localhost?{options}")

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from eventually import eventually
 from servers import RedisServer
-from serving import Publishing, Serving
+from serving import Serving
 
 from qframe import Outgoing, QFrame, Topic
 from qframe.drivers import redis as driver
@@ -44,30 +44,6 @@ def test_what_was_published_before_a_kill_is_handled_after_it(
         serving.verify()
         assert len(serving.seen) == 502
         assert serving.attempts == {1: 502}
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_every_publish_that_returned_is_handled_once_though_the_server_is_killed_meanwhile(
-    server: RedisServer, kind: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """One whose fate is unknown is published again under its id, and is handled once as well."""
-    monkeypatch.setattr(driver, "PATIENCE_S", 60)  # a server may take its time to start
-    topic = Topic("t", kind=kind, slots=4)
-    with Serving(server.url, topic) as serving:
-        with Publishing(serving.app, topic) as publishing:
-            for _ in range(4):
-                publishing.await_more(100)
-                server.kill()
-                server.restart()
-            publishing.await_more(100)
-            publishing.finish()
-        serving.await_bodies(set(publishing.done))
-        serving.verify()
-        assert sorted(serving.bodies) == publishing.done
-        assert publishing.unavailable == 0
-        if kind == "ordered":
-            for bodies in serving.by_key.values():
-                assert bodies == sorted(bodies)
 
 
 def test_a_worker_tells_that_the_server_is_away_and_that_it_is_back(

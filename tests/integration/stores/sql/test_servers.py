@@ -224,6 +224,11 @@ def test_a_bell_of_postgres_rings_for_what_another_process_commits_and_names_the
     assert bell.hints() == {one.slot}
     other.heartbeat(topic, "g", "w", 1000)
     assert roster.wait(60)
+    postgres.call("UPDATE qframe_cursors SET acked = acked + 1", url.rpartition("/")[2])
+    while bell.wait(0):
+        pass
+    assert other.repair(topic)
+    assert bell.wait(60)
     sessions = f"SELECT count(*) {LISTENING.format(url.rpartition('/')[2])}"
     assert postgres.call(sessions) == [(1,)]
     for each in (bell, roster):
