@@ -11,23 +11,20 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import apps
 import pytest
-from apps import running, told
+from apps import running
 from checking import MARKING, checker_of, engine_of
 from eventually import eventually
 from sqlalchemy import create_engine
-from sqlalchemy.orm import Session
 
 from qframe import (
     Backoff,
-    BadHandler,
     CheckerUnavailable,
     DatabaseChecker,
     Message,
     NeedRetry,
-    QFrame,
     Topic,
-    TransactionalChecker,
 )
 from qframe.runtime.consume import consumer
 
@@ -35,15 +32,14 @@ TOPIC = Topic("payments", slots=2)
 QUICK = Backoff(0.01, cap=0.05)
 
 
-class Shop:
-    """A worker whose handlers pay, in tasks, and what they have paid."""
+class Shop(apps.Shop):
+    """A worker whose handlers pay, and what they have paid."""
 
-    def __init__(self, folder: Path) -> None:
-        self.app = QFrame(
-            store=f"sqlite:///{folder / 'queue.db'}", namespace=f"n{uuid.uuid4().hex}", grace=5
+    def __init__(self, folder: Path, **options: Any) -> None:
+        super().__init__(
+            f"sqlite:///{folder / 'queue.db'}", namespace=f"n{uuid.uuid4().hex}", **options
         )
         self.paid: Counter[str] = Counter()
-        self.events = told(self.app)
 
     def consume(self, handler: Any, checker: Any, **options: Any) -> None:
         options = {"backoff": QUICK, "max_attempts": 4, **options}
@@ -59,11 +55,8 @@ class Shop:
 
 @pytest.fixture
 def shop(tmp_path: Path) -> Iterator[Shop]:
-    made = Shop(tmp_path)
-    with made.app:
-        yield made
-        for topic in made.app.store.topics():
-            assert made.app.store.verify(topic) == []
+    with apps.audited(Shop(tmp_path)) as shop:
+        yield shop
 
 
 @pytest.fixture(params=MARKING)
@@ -168,17 +161,6 @@ def test_what_outlasts_the_grace_is_cancelled_and_its_claim_released(
     assert shop.paid == {"a": 1}
 
 
-def test_a_plain_sessions_transaction_is_refused_to_an_async_handler(
-    shop: Shop, tmp_path: Path
-) -> None:
-    engine = create_engine(f"sqlite:///{tmp_path / 'shop.db'}")
-
-    async def pay(message: Message, session: Session) -> None: ...
-
-    with pytest.raises(BadHandler, match="make both async, or neither"):
-        shop.consume(pay, TransactionalChecker(engine))
-
-
 def test_a_handler_that_outlasts_its_cancellation_does_not_fail_its_worker(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -192,14 +174,12 @@ def test_a_handler_that_outlasts_its_cancellation_does_not_fail_its_worker(
         finally:
             await asyncio.sleep(60)  # until the loop ends
 
-    with engine_of(f"sqlite:///{tmp_path / 'shop.db'}") as engine:
-        shop = Shop(tmp_path)
-        shop.app.parts.opened.settings = replace(shop.app.settings, grace=0.1)
-        with shop.app:
-            shop.consume(pay, DatabaseChecker(engine))
-            shop.publish("p")
-            with running(shop.app):
-                begun.wait(60)
-            assert shop.lag() == 1
+    shop = Shop(tmp_path, grace=0.1)
+    with engine_of(f"sqlite:///{tmp_path / 'shop.db'}") as engine, shop.app:
+        shop.consume(pay, DatabaseChecker(engine))
+        shop.publish("p")
+        with running(shop.app):
+            begun.wait(60)
+        assert shop.lag() == 1
     assert shop.events["worker.stopped"] == 1
     assert not shop.events["part.failed"]
