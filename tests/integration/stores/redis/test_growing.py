@@ -10,10 +10,12 @@ from bench import Bench
 from servers import RedisServer
 from timer_acts import cancel, edit
 
+from qframe.drivers.scripts import Refused
 from qframe.errors import StoreDamaged, UnknownGroup
 from qframe.outcomes import Moved
 from qframe.stores.base import Store
 from qframe.stores.doubling import Doubling
+from qframe.stores.redis.keys import SlotKeys
 from qframe.stores.redis.store import RedisStore
 from qframe.stores.types import SlotsClosed
 from qframe.topic import Topic
@@ -299,4 +301,23 @@ def test_a_slot_whose_split_a_server_has_forgotten_is_not_emptied(
             bench.store.discard(after, 0)
         with pytest.raises(SlotsClosed):
             bench.store.close_slot(after, 1)
+    bench.topics.remove(topic)
+
+
+@pytest.mark.gate
+def test_a_slot_that_is_closed_takes_only_what_comes_under_its_token(
+    bench: Bench,
+) -> None:
+    topic = bench.topic("delay", "g", slots=1)
+    redis = bench.store._redis
+    keys = SlotKeys(bench.store.namespace, topic)
+    redis.ask(keys.key(0, "closed"), "SET", 1)
+    redis.ask(keys.key(0, "opened"), "SET", "first")
+
+    for token in ("", "other"):
+        with pytest.raises(Refused):
+            redis.one(keys.call("restore", 0, "", "delay", "g", "heads", token, "next"))
+    for token in ("first", "first"):  # the second time its reply had been lost
+        assert redis.one(keys.call("restore", 0, "", "delay", "g", "heads", token, "next")) == 0
+        assert redis.ask(keys.key(0, "opened"), "GET") == b"next"
     bench.topics.remove(topic)
