@@ -215,13 +215,13 @@ SLIPS: Final = [
         "web/forms.py",
         "self._sent.setdefault((act, form.identity), _Sent())",
         "self._sent.setdefault(form.identity, _Sent())",
-        UNIT + "test_web_acts.py",
+        UNIT + "test_console_parts.py",
     ),
     Mutant(
         "timers that were published since they were counted are changed too",
         "web/timer_acts.py",
         "store.now_ms(store.topic(topic)) if seen_ms is None else seen_ms",
         "store.now_ms(store.topic(topic))",
-        UNIT + "test_web_acts.py",
+        UNIT + "test_console_parts.py",
     ),
 ]

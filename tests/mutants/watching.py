@@ -6,7 +6,7 @@ from typing import Final
 
 from mutants.mutant import UNIT, Mutant
 
-ACTS: Final = UNIT + "test_web_acts.py"
+ACTS: Final = UNIT + "test_console_parts.py"
 METERS: Final = UNIT + "test_meters.py"
 FOLDER: Final = UNIT + "test_metrics_folder.py"
 REPORTING: Final = UNIT + "test_reporting.py"

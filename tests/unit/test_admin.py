@@ -236,18 +236,6 @@ def test_dead_letters_are_shown_with_their_error(bench: Bench) -> None:
     assert (record.error, record.traceback) == ("boom", "Traceback\n  boom")
 
 
-@pytest.mark.parametrize("name", ["stream", "ordered"])
-def test_dead_letters_are_retried_or_dropped_by_id(bench: Bench, name: str) -> None:
-    topic = getattr(bench, name)
-    bench.publish(topic, 3)
-    bench.settle(topic, Verdict.DEAD)
-    assert bench.admin.dead_retry(topic, "billing", ["m-0"]) == 1
-    assert bench.admin.dead_drop(topic, "billing", ["m-1", "m-9"]) == 1
-    assert (bench.total(topic, "dead"), bench.total(topic, "cancelled")) == (1, 1)
-    assert bench.settle(topic, Verdict.ACK) == 1
-    assert bench.admin.verify() == []
-
-
 def test_all_are_more_than_one_step(bench: Bench) -> None:
     bench.publish(bench.ordered, 1201)
     assert bench.settle(bench.ordered, Verdict.DEAD) == 1201

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
-from typing import Any
 from unittest.mock import MagicMock
 
 import pytest
@@ -14,10 +12,9 @@ from qframe.errors import BadOption, StoreUnavailable
 from qframe.events import Events
 from qframe.options.report import ConsumerReport
 from qframe.options.tuning import STACKS_S, Tuning
-from qframe.runtime.process import sweeper as module
 from qframe.runtime.process.live_settings import LiveSettings, SettingsPoller
 from qframe.runtime.process.reporter import EVERY_S, Reporter
-from qframe.runtime.process.sweeper import LOOK_EVERY_S, STEP, Sweeper
+from qframe.runtime.process.sweeper import STEP, Sweeper
 from qframe.topic import Topic
 
 TOPIC = Topic("orders", slots=1)
@@ -105,54 +102,8 @@ def test_a_worker_without_consumers_hears_its_store_too() -> None:
     assert poller.unheard_s == float("inf")
 
 
-class Turns:
-    """A stop event that lets a service wait so often."""
-
-    def __init__(self, count: int) -> None:
-        self.left = count
-
-    def wait(self, _seconds: float) -> bool:
-        self.left -= 1
-        return self.left < 0
-
-    def is_set(self) -> bool:
-        return False
-
-
-def _sweeper(store: Any, turns: int) -> Sweeper:
-    made = Sweeper(topics=[TOPIC], store=store, owned=lambda *_: (), on_failure=lambda *_: None)
-    made._stopping = Turns(turns)  # type: ignore[assignment]
-    return made
-
-
-def test_a_topic_of_which_nothing_is_to_be_removed_is_swept_less_and_less_often() -> None:
-    store, at = MagicMock(), []
-    store.latest.return_value = [None]
-    made = _sweeper(store, 150)
-
-    def sweep(*_: object) -> int:
-        at.append((150 - made._stopping.left) * LOOK_EVERY_S)  # type: ignore[attr-defined]
-        return 0
-
-    store.sweep.side_effect = sweep
-    made.run()
-    assert at == [30, 90, 210, 450, 930, 1410]
-
-
 def test_a_sweep_goes_on_while_its_steps_are_full() -> None:
     store = MagicMock()
     store.sweep.side_effect = [STEP, STEP, 3]
-    assert _sweeper(store, 10)._sweep(TOPIC) == 2 * STEP + 3
-
-
-@pytest.mark.parametrize(("until_ms", "finished"), [(1001, 0), (1000, 1)])
-def test_a_growth_is_finished_once_its_process_has_been_silent(
-    monkeypatch: pytest.MonkeyPatch, until_ms: int, finished: int
-) -> None:
-    doubling, store = MagicMock(), MagicMock()
-    monkeypatch.setattr(module, "Doubling", doubling)
-    store.now_ms.return_value = 1000
-    growth = SimpleNamespace(target=2, until_ms=until_ms)
-    store.latest.return_value = [SimpleNamespace(name="orders", growth=growth)]
-    _sweeper(store, 1).finish_growths()
-    assert doubling.call_count == finished
+    made = Sweeper(topics=[TOPIC], store=store, owned=lambda *_: (), on_failure=lambda *_: None)
+    assert made._sweep(TOPIC) == 2 * STEP + 3

@@ -100,20 +100,15 @@ def test_what_is_refused_is_told_with_its_reason_and_what_it_holds_back(
     assert (fine["refused"], fine["behind"], fine["tried_at"]) == (None, None, None)
     assert (fine["body"], fine["headers"]) == ({"n": 1}, {"from": "web"})
 
+    out = program.ok("outbox", "show", url, "o-fine").out
+    assert out.startswith("waiting for topic orders: waits for a relay\n")
+    assert '{"n": 1}' in out
+    assert "it is not waiting in the outbox" in program.refused("outbox", "show", url, "nobody")
     header, *rows = program.ok("outbox", "list", url, "--refused").out.splitlines()
     assert header.split() == ["id", "topic", "key", "stored", "why"]
     assert [row.split()[0] for row in rows] == [LATER_ID, KIND_ID, NONSENSE_ID, FULL_ID]
     assert all("refused: " in row for row in rows)
     assert len(program.ok("outbox", "list", url, "--limit", "2", "--json").json) == 2
-
-
-def test_one_is_shown_in_full(program: Program, url: str) -> None:
-    out = program.ok("outbox", "show", url, "o-fine").out
-    assert out.startswith("waiting for topic orders: waits for a relay\n")
-    assert '{"n": 1}' in out
-    behind = program.ok("outbox", "show", url, "behind-nonsense", "--json").json
-    assert (behind["refused"], behind["behind"]) == (None, NONSENSE_ID)
-    assert "it is not waiting in the outbox" in program.refused("outbox", "show", url, "nobody")
 
 
 def test_what_was_meant_for_another_topic_is_published_there_and_then_dropped(

@@ -215,16 +215,8 @@ def test_the_store_is_waited_for_and_a_password_stays_hidden_meanwhile(
         eventually(lambda: running.lines, within=WITHIN_S)  # it has imported the module
         (child,) = running.children
         assert title_of(child) == "qframe: worker 1/2 shop.numbers"
-        assert SECRET not in title_of(running.pid)
+        assert title_of(running.pid) == "qframe: supervisor shop.numbers (2 workers)"
         running.signal(signal.SIGTERM)
         assert running.code() == 0
         assert is_gone(child)
     assert not any(SECRET in line for line in running.lines)
-
-
-def test_a_single_worker_has_a_title_too(start: Callable[..., Running]) -> None:
-    with start("--store", f"sqlite:///{SECRET}.db") as running:
-        running.wait_for("worker.started")
-        assert title_of(running.pid) == "qframe: worker shop.numbers"
-        running.signal(signal.SIGTERM)
-        assert running.code() == 0

@@ -9,6 +9,7 @@ import sys
 
 import pytest
 from cli_program import ORDERS, SHOP, Program
+from processes import title_of
 
 from qframe import Outgoing, Topic
 
@@ -131,6 +132,7 @@ def test_sigterm_ends_it_with_0(program: Program, module: str, text: str) -> Non
         try:
             first = worker.stderr.readline()
             assert json.loads(first)["event"] == "worker.started"
+            assert title_of(worker.pid) == f"qframe: worker {module}"
             worker.send_signal(signal.SIGTERM)
             rest = worker.stderr.read()
             assert worker.wait(timeout=60) == 0
