@@ -142,21 +142,6 @@ def test_what_may_have_been_sent_stays_marked_though_the_store_is_away_then(benc
     assert not bench.relay._untaken  # whose marks are taken back
 
 
-def test_nothing_of_a_line_passes_by_a_row_that_makes_no_sense(bench: Bench) -> None:
-    topic = bench.topic()
-    bench.put(topic, 1, 2, key="a")
-    bench.put(topic, 3, key="b")
-    table = bench.outbox._tables.outbox
-    with bench.outbox.engine.begin() as connection:
-        first = connection.execute(table.select().order_by(table.c.number)).first()
-        assert first is not None
-        connection.execute(
-            table.update().where(table.c.number == first.number).values(options="{no json")
-        )
-    assert bench.relay.turn()
-    assert bench.stored(topic) == [b"3"]
-
-
 def test_pauses_in_trouble_grow_and_begin_anew_once_that_is_over(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:

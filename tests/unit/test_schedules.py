@@ -12,7 +12,7 @@ import pytest
 from schedule_scene import BEGIN, ORDERS, Scene
 from timer_acts import edit
 
-from qframe.errors import AnswerLost, BadInput, BadOption, UnknownTopic
+from qframe.errors import AnswerLost, BadInput, BadOption
 from qframe.schedules.records import TOPIC
 from qframe.stores.model.store import ModelStore
 from qframe.topic import Topic
@@ -83,16 +83,6 @@ def test_ticks_that_are_not_late_fire_under_each_rule(
     assert len(scene.ids()) == fired
 
 
-def test_of_many_late_ticks_the_latest_fires_and_each_tick_is_fired_or_missed(
-    scene: Scene,
-) -> None:
-    scene.schedules.put("seconds", "every 1s", topic=ORDERS, catch_up="latest")
-    scene.pass_time(1000)
-    scene.settle()
-    progress = scene.of("seconds").progress
-    assert (progress.fired, progress.missed) == (61, 939)
-
-
 @pytest.mark.parametrize(("catch_up", "fired"), [("none", 0), ("latest", 1), ("all", 24)])
 def test_ticks_older_than_the_window_never_fire(scene: Scene, catch_up: Any, fired: int) -> None:
     scene.schedules.put("hourly", "30 * * * *", topic=ORDERS, catch_up=catch_up, window="1d")
@@ -100,14 +90,6 @@ def test_ticks_older_than_the_window_never_fire(scene: Scene, catch_up: Any, fir
     scene.settle()
     progress = scene.of("hourly").progress
     assert (progress.fired, progress.missed) == (fired, 100 - fired)
-
-
-def test_a_handover_of_a_minute_misses_nothing_under_any_rule(scene: Scene) -> None:
-    scene.schedules.put("seconds", "every 1s", topic=ORDERS, catch_up="none")
-    scene.run(seconds=10)
-    scene.pass_time(59)
-    scene.settle(scene.new_leader())
-    assert len(scene.ids()) == 69
 
 
 @pytest.mark.parametrize(
@@ -128,18 +110,6 @@ def test_ticks_that_come_while_the_message_before_is_not_settled(
     scene.handle()
     scene.run(seconds=2)
     assert len(scene.ids()) == min(1, held)
-
-
-def test_jitter_moves_each_tick_by_the_same_and_not_its_name() -> None:
-    scene = Scene()
-    scene.schedules.put("jittered", "0 * * * *", topic=ORDERS, jitter="10m")
-    offset_ms = scene.of("jittered").offset_ms
-    assert 0 < offset_ms < 600_000
-    scene.run(until=datetime(2026, 3, 27, 13, tzinfo=UTC))
-    scene.run(seconds=offset_ms / 1000 - 0.001)
-    assert scene.ticks() == []
-    scene.run(seconds=0.001)
-    assert scene.ticks() == ["2026-03-27T13:00:00Z"]
 
 
 def test_a_paused_schedule_does_not_tick_and_makes_nothing_up(scene: Scene) -> None:
@@ -208,21 +178,18 @@ def test_it_runs_now_and_makes_up_for_a_range_that_is_over(scene: Scene) -> None
     assert len(scene.ids()) == 4
 
 
-@pytest.mark.parametrize("when", ["every 1h", "0 9 * * *", "@yearly"])
 @pytest.mark.parametrize("zone", ["UTC", "Pacific/Kiritimati", "America/New_York"])
-def test_no_schedule_ticks_after_the_year_2200(scene: Scene, when: str, zone: str) -> None:
+def test_no_schedule_ticks_after_the_year_2200(scene: Scene, zone: str) -> None:
     far = [datetime(year, 12, 31, 23, 59, tzinfo=UTC) for year in (2201, 3000, 5137)]
-    for after in far:
-        with pytest.raises(BadOption, match="no schedule ticks after 2200"):
-            scene.schedules.preview(when=when, tz=zone, after=after)
-        with pytest.raises(BadOption, match="no tick is to come"):
-            scene.schedules.put("far", when, topic=ORDERS, tz=zone, start=after)
-    scene.schedules.put("near", when, topic=ORDERS, tz=zone, end=far[-1])
-    last = scene.schedules.preview("near", after=datetime(2200, 12, 1, tzinfo=UTC), count=1000)
-    assert all(each.utc < "2201" for each in last.ticks)
-
-
-def test_an_interval_of_centuries_ticks_up_to_the_year_2200(scene: Scene) -> None:
+    for when in ("every 1h", "0 9 * * *", "@yearly"):
+        for after in far:
+            with pytest.raises(BadOption, match="no schedule ticks after 2200"):
+                scene.schedules.preview(when=when, tz=zone, after=after)
+            with pytest.raises(BadOption, match="no tick is to come"):
+                scene.schedules.put("far", when, topic=ORDERS, tz=zone, start=after)
+        scene.schedules.put("near", when, topic=ORDERS, tz=zone, end=far[-1])
+        last = scene.schedules.preview("near", after=datetime(2200, 12, 1, tzinfo=UTC), count=1000)
+        assert all(each.utc < "2201" for each in last.ticks)
     seen = scene.schedules.preview(when="every 36500d", count=1000)
     assert [each.utc[:4] for each in seen.ticks] == ["2069", "2169"]
 
@@ -293,22 +260,18 @@ def test_records_that_cannot_be_read_here_hold_up_no_others(scene: Scene) -> Non
     assert len(scene.ids()) == 4
 
 
-@pytest.mark.parametrize(
-    "wrong",
-    [
+def test_what_makes_no_sense_is_refused_when_it_is_put(scene: Scene) -> None:
+    wrong: list[dict[str, Any]] = [
         {"catch_up": "some"}, {"overlap": "queue"}, {"window": "1s"}, {"jitter": "2d"},
         {"body": b"raw"}, {"key": ""}, {"headers": {"qf-x": "y"}}, {"note": "x" * 1001},
         {"catch_up": "none", "window": "2d"}, {"when": "every 5m", "dst": "literal"},
         {"when": "61 * * * *"}, {"name": "a/b"}, {"end": 5}, {"priority": "high"},
-    ],
-)  # fmt: skip
-def test_what_makes_no_sense_is_refused_when_it_is_put(scene: Scene, wrong: dict[str, Any]) -> None:
-    given = {"name": "n", "when": "* * * * *", "topic": ORDERS} | wrong
-    with pytest.raises(BadInput) as refused:
-        scene.schedules.put(**given)
-    assert refused.value.remedy
-    with pytest.raises(UnknownTopic):
-        scene.schedules.put("n", "* * * * *", topic="nobody")
+        {"topic": "nobody"},
+    ]  # fmt: skip
+    for each in wrong:
+        with pytest.raises(BadInput) as refused:
+            scene.schedules.put(**{"name": "n", "when": "* * * * *", "topic": ORDERS, **each})
+        assert refused.value.remedy
     assert scene.schedules.find() == []
 
 
@@ -355,13 +318,13 @@ class Deadly:
         return call
 
 
-def test_a_thousand_leaders_killed_anywhere_leave_one_message_for_each_tick() -> None:
+def test_leaders_killed_anywhere_leave_one_message_for_each_tick() -> None:
     draw = random.Random(18)
     scene = Scene()
     scene.schedules.put("minutes", "* * * * *", topic=ORDERS, key="k", catch_up="all", window="7d")
     scene.schedules.put("jittered", "*/3 * * * *", topic=ORDERS, catch_up="all", jitter="5m")
     killed = 0
-    while killed < 1000:
+    while killed < 300:
         # Seconds, or hours in which nobody leads: longer than any topic remembers an id.
         scene.pass_time(draw.choice((10, 70, 70, 200)) if draw.random() < 0.98 else 5 * 3600)
         if draw.random() < 0.1:

@@ -359,9 +359,7 @@ def test_a_handler_that_ends_its_transaction_is_refused_and_nothing_is_committed
     shop.consume(handle, TransactionalChecker(shop.engine), max_attempts=2)
     shop.publish(1)
     shop.run()
-    assert shop.paid() == Counter()
-    assert shop.marks() == 0
-    assert shop.events["delivery.dead"] == 1
+    assert (shop.paid(), shop.marks(), shop.events["delivery.dead"]) == ({}, 0, 1)
     refusals = (CommitRefused, InvalidRequestError)  # or SQLAlchemy's, where one was swallowed
     assert all(isinstance(error, refusals) for error in shop.errors), shop.errors
 
@@ -378,9 +376,7 @@ def test_a_batch_that_ends_its_transaction_in_sql_is_refused_whole(shop: Shop) -
     shop.consume(handle, checker, max_attempts=2, batch=Batch(3, within="5ms"))
     shop.publish(*range(3))
     shop.run()
-    assert shop.paid() == Counter()
-    assert shop.marks() == 0
-    assert shop.events["delivery.dead"] == 3
+    assert (shop.paid(), shop.marks(), shop.events["delivery.dead"]) == ({}, 0, 3)
 
 
 def test_a_part_of_a_transaction_can_be_rolled_back(shop: Shop) -> None:
@@ -427,22 +423,26 @@ def test_a_repeat_waits_for_the_first_and_is_acknowledged_only_then(
     assert not small.events["delivery.dead"]
 
 
-def test_a_message_without_its_effect_key_is_dead_at_once(small: Shop) -> None:
-    small.consume(pay, TransactionalChecker(small.engine, key=("payment", "part")))
-    small.publish(1)
-    small.run()
-    assert small.events["delivery.dead"] == 1
-    assert small.paid() == Counter()
-
-
-def test_a_checker_is_named_before_it_is_registered(small: Shop) -> None:
+def test_a_checker_is_named_before_it_is_registered_and_what_has_no_key_is_dead(
+    small: Shop,
+) -> None:
+    for name, options, words in (
+        ("shop", {}, r"no checker of this name.*app\.checker\('shop'"),
+        ("bare", {"create_tables": False}, "there is no table qframe_effects"),
+    ):
+        with QFrame(small.app.settings.store, namespace=name) as app:
+            app.consumer(TOPIC, "g", idempotent_checker=name)(pay)
+            if options:
+                app.checker(name, TransactionalChecker(small.engine, **options))
+            with pytest.raises(BadOption, match=words):
+                app.run(burst=True)
     small.consume(pay, "the-shop")
+    small.app.checker("the-shop", TransactionalChecker(small.engine, key="payment"))
     small.publish(1, 2)
-    with pytest.raises(BadOption, match=r"no checker of this name.*app\.checker\('the-shop'"):
-        small.run()
-    small.app.checker("the-shop", TransactionalChecker(small.engine))
+    small.app.publish(TOPIC, {})
     small.run()
     assert small.paid() == Counter({"1": 1, "2": 1})
+    assert small.events["delivery.dead"] == 1
 
 
 def plain(message: Message) -> None: ...
@@ -485,12 +485,6 @@ def test_an_engine_that_commits_each_statement_is_refused_at_start(
         small.consume(pay, TransactionalChecker(engine))
         with pytest.raises(BadOption, match="its rollback undoes nothing"):
             small.run()
-
-
-def test_a_table_that_is_not_to_be_made_must_be_there(small: Shop) -> None:
-    small.consume(pay, TransactionalChecker(small.engine, create_tables=False))
-    with pytest.raises(BadOption, match="there is no table qframe_effects"):
-        small.run()
 
 
 def test_a_checker_that_cannot_work_is_not_made() -> None:

@@ -159,12 +159,13 @@ def test_a_row_that_makes_no_sense_holds_back_its_line_and_nothing_else(
     row = dict.fromkeys(("key", "headers", "options")) | {"id": "x", "body": b"1", "topic": "odd"}
     for number, odd in enumerate(ODD_ROWS):
         with local.begin() as connection:
-            connection.execute(outbox.rows.add, {**row, "line": 1030 + number, **odd})
+            for one in (row | odd, row | {"id": "behind"}):
+                connection.execute(outbox.rows.add, {**one, "line": 1030 + number})
     put(outbox, orders, 1, key="k")
     with Worker(store, outbox, orders, Topic("odd")) as worker:
         eventually(lambda: worker.bodies["orders"] == [1])
         eventually(lambda: worker.events["outbox.blocked"] == len(ODD_ROWS))
-    assert outbox.pending() == len(ODD_ROWS)
+    assert outbox.pending() == 2 * len(ODD_ROWS)
     assert worker.bodies["odd"] == []
 
 
