@@ -18,7 +18,7 @@ from qframe.web.gateway.forwarding import Forwarder
 from qframe.web.gateway.routes import GatewayRoutes
 from qframe.web.gateway.sqs import SqsFront
 
-TOKENS = {name: new_token() for name in ("owner", "shop", "batcher", "reader", "other")}
+TOKENS = {name: new_token() for name in ("owner", "shop", "batcher", "reader", "other", "single")}
 ARN = "arn:aws:sqs:us-east-1:000000000000:"
 
 

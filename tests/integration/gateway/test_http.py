@@ -294,6 +294,9 @@ def test_a_client_sets_for_how_long_a_stream_keeps_messages_and_no_other_kind(
     assert "only a stream keeps what is settled" in reply.json()["detail"]
     put(web, "stream", retain="1h")
     assert options(events_app)[0] == 3_600_000
+    for wrong in ({"kind": "delay"}, {"kind": "stream", "slots": 1}):
+        reply = web.put("/v1/topics/jobs", json={**JOBS, **wrong})
+        assert (reply.status_code, reply.json()["type"][-14:]) == (400, "topic-mismatch")
 
 
 @pytest.mark.gate
@@ -302,14 +305,3 @@ def test_a_topic_that_is_new_has_the_defaults_for_what_is_not_named(
 ) -> None:
     put(web, max_length=5)
     assert events_app.store.topic("jobs") == Topic("jobs", **JOBS, max_length=5)
-
-
-@pytest.mark.parametrize("wrong", [{"kind": "stream"}, {"slots": 1}])
-def test_a_topic_that_is_there_keeps_its_kind_and_its_slots(
-    events_app: QFrame, web: TestClient, wrong: dict[str, Any]
-) -> None:
-    events_app.declare(Topic("jobs", **JOBS, subject="body"))
-    reply = web.put("/v1/topics/jobs", json={**JOBS, **wrong})
-    assert (reply.status_code, reply.json()["type"]) == (
-        400, "urn:qframe:problem:topic-mismatch",
-    )  # fmt: skip

@@ -4,19 +4,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
-from botocore.exceptions import ClientError
 from eventually import eventually
 from gatewaying import GatewayProcess
-from sqs_client import client_of, made, received, refusal_of
+from sqs_client import client_of, made, received
 
 from qframe import QFrame
-from qframe.web.gateway.callers import new_token
 
 
 @pytest.fixture(scope="module", params=["sqlite", "redis"])
@@ -98,26 +94,6 @@ def test_a_fifo_queue_keeps_the_order_of_its_groups_and_drops_duplicates(
     assert _counts(sqs, url) == ("0", "0", "0")
 
 
-def test_a_purged_queue_is_empty_and_a_deleted_one_is_gone(sqs: Any, name: str) -> None:
-    url = made(sqs, name)
-    entries = [{"Id": str(n), "MessageBody": "x", "DelaySeconds": 60 * (n % 2)} for n in range(6)]
-    sqs.send_message_batch(QueueUrl=url, Entries=entries)
-    assert len(received(sqs, url, MaxNumberOfMessages=1)) == 1
-    assert _counts(sqs, url) == ("2", "3", "1")
-    sqs.purge_queue(QueueUrl=url)
-    assert _counts(sqs, url) == ("0", "0", "0")
-    with pytest.raises(ClientError) as refused:
-        sqs.purge_queue(QueueUrl=url)
-    assert refusal_of(refused) == "AWS.SimpleQueueService.PurgeQueueInProgress"
-    sqs.send_message(QueueUrl=url, MessageBody="new")
-    assert [one["Body"] for one in received(sqs, url)] == ["new"]
-    sqs.delete_queue(QueueUrl=url)
-    with pytest.raises(sqs.exceptions.QueueDoesNotExist):
-        sqs.get_queue_url(QueueName=name)
-    assert url not in sqs.list_queues().get("QueueUrls", [])
-    assert _counts(sqs, made(sqs, name)) == ("0", "0", "0")
-
-
 def test_a_producer_in_python_and_a_client_of_sqs_meet_in_one_queue(
     sqs: Any, name: str, store: str
 ) -> None:
@@ -168,28 +144,3 @@ def test_a_message_is_deleted_by_way_of_another_gateway(tmp_path: Path) -> None:
         assert [each["Id"] for each in changed["Failed"]] == ["late", "later"]
         other.delete_message(**receipt)
         assert eventually(lambda: _counts(sqs, url) == ("0", "0", "0"), within=10)
-
-
-def test_a_client_that_has_all_it_may_is_answered_and_does_not_wait(tmp_path: Path) -> None:
-    token, digest = new_token()
-    (tmp_path / "tokens.toml").write_text(
-        f'[tokens.one]\nhashes = ["{digest}"]\npublish = ["*"]\nconsume = ["*"]\nadmin = ["*"]\n'
-        "in_flight = 1\n",
-        encoding="utf-8",
-    )
-    flags = ("--sqs", "--tokens", "tokens.toml", "--grace", "0.2s")
-    store = f"sqlite:///{tmp_path}/q.db"
-    with GatewayProcess(tmp_path, store, *flags) as gateway, ThreadPoolExecutor(2) as threads:
-        sqs = client_of(gateway, token)
-        url = made(sqs, "limited")
-
-        def take() -> list[Any]:
-            with suppress(ClientError):  # one that comes so late that the other has the message
-                return received(client_of(gateway, token), url, WaitTimeSeconds=20)
-            return []
-
-        waiting = [threads.submit(take) for _ in range(2)]
-        for body in "ab":
-            sqs.send_message(QueueUrl=url, MessageBody=body)
-        eventually(lambda: all(each.done() for each in waiting), within=10)
-        assert sorted(len(each.result()) for each in waiting) == [0, 1]

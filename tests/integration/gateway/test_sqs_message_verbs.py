@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -26,8 +28,9 @@ CLOCK = VirtualClock(now_ms=SYSTEM_CLOCK.now_ms())
 @pytest.fixture(scope="module")
 def sqs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SqsWeb]:
     once = 'publish = ["*"]\nconsume = ["*"]\nrate = "1/h"'
+    one = 'publish = ["*"]\nconsume = ["*"]\nin_flight = 1'
     small = 'publish = ["*"]\nconsume = ["*"]\nmax_request = 200\nmax_batch = 2'
-    tokens = rules(shop=once, batcher=once, reader=once, other=small)
+    tokens = rules(shop=once, batcher=once, reader=once, other=small, single=one)
     with sqs_web(tmp_path_factory.mktemp("sqs"), tokens=tokens, clock=CLOCK) as sqs:
         sqs.made("q")
         sqs.made("q.fifo", FifoQueue="true", ContentBasedDeduplication="true")
@@ -111,6 +114,21 @@ def _emptied(sqs: SqsWeb, queue: str) -> None:
     while found := sqs.received(queue):
         for one in found:
             sqs.ask("DeleteMessage", QueueUrl=queue, ReceiptHandle=one["ReceiptHandle"])
+
+
+def test_a_client_that_has_all_it_may_is_answered_and_does_not_wait(sqs: SqsWeb) -> None:
+    _emptied(sqs, "q")
+
+    def take() -> list[dict[str, Any]]:
+        with suppress(SqsRefused):  # one that comes so late that the other has the message
+            return sqs.received("q", by="single", WaitTimeSeconds=20)
+        return []
+
+    with ThreadPoolExecutor(2) as threads:
+        waiting = [threads.submit(take) for _ in range(2)]
+        for _ in range(2):
+            sqs.sent("q")
+        assert sorted(len(each.result()) for each in waiting) == [0, 1]
 
 
 def test_what_is_visible_again_at_once_is_not_in_flight(sqs: SqsWeb) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Iterator
+from contextlib import nullcontext
 from typing import Any
 
 import pytest
@@ -147,6 +148,21 @@ def test_a_deleted_queue_leaves_the_topic_of_another_group(sqs: SqsWeb) -> None:
     with pytest.raises(UnknownTopic):
         sqs.gateway.app.publish("alone", 1)
     assert store.groups(store.topic("beside") or Topic("none")) == ["python"]
+
+
+def test_a_purged_queue_is_empty_and_purged_again_after_a_minute(sqs: SqsWeb) -> None:
+    sqs.made("full")
+    for delay in (0, 60, 0):
+        sqs.sent("full", DelaySeconds=delay)
+    assert len(sqs.received("full", MaxNumberOfMessages=1)) == 1
+    for expected in ("111", "000"):
+        states = ("", "Delayed", "NotVisible")
+        counts = sqs.attributes("full", *(f"ApproximateNumberOfMessages{each}" for each in states))
+        assert "".join(counts.values()) == expected
+        with nullcontext() if expected == "111" else pytest.raises(SqsRefused, match="InProgress"):
+            sqs.ask("PurgeQueue", QueueUrl="full")
+    sqs.sent("full", "new")
+    assert [one["Body"] for one in sqs.received("full")] == ["new"]
 
 
 def test_who_emptied_and_deleted_a_queue_is_known(sqs: SqsWeb) -> None:

@@ -41,13 +41,27 @@ def served_by(files: tuple[Path, Path]) -> ssl.SSLContext:
     return context
 
 
+@pytest.fixture(params=[False, True], ids=["plain", "tls"])
+def tls(
+    request: pytest.FixtureRequest, files: tuple[Path, Path], served_by: ssl.SSLContext,
+    monkeypatch: pytest.MonkeyPatch,
+) -> ssl.SSLContext | None:  # fmt: skip
+    """How a server secures its connections, which clients trust."""
+    monkeypatch.setenv("SSL_CERT_FILE", str(files[0]))
+    return served_by if request.param else None
+
+
 @contextmanager
-def listening(behave: Callable[[socket.socket], object]) -> Iterator[int]:
+def listening(
+    behave: Callable[[socket.socket], object], tls: ssl.SSLContext | None = None
+) -> Iterator[int]:
     """The port of a server that behaves so towards its first client, and has then ended."""
 
     def serve() -> None:
         with suppress(OSError), server.accept()[0] as connection:
-            behave(connection)
+            stream = tls.wrap_socket(connection, server_side=True) if tls else connection
+            with stream:
+                behave(stream)
 
     with socket.socket() as server:
         server.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
@@ -96,25 +110,21 @@ def test_nothing_goes_to_a_private_address_that_a_name_turns_out_to_have(
         webhook.send(PushContent("m", JSON, b"{}"))
 
 
-@pytest.mark.parametrize("tls", [False, True])
-def test_a_receiver_that_answers_byte_by_byte_is_left_in_time(
-    tls: bool, files: tuple[Path, Path], served_by: ssl.SSLContext,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:  # fmt: skip
+def test_a_receiver_that_answers_byte_by_byte_is_left_in_time(tls: ssl.SSLContext | None) -> None:
     """Each byte comes soon enough for a limit on silence, and the head has no end."""
     clock = VirtualClock()
 
     def dribble(connection: socket.socket) -> None:
-        stream = served_by.wrap_socket(connection, server_side=True) if tls else connection
-        with stream:
-            stream.recv(65_536)
-            for _ in range(20):
-                clock.advance(STEP_MS)
-                stream.sendall(b"H")
+        connection.recv(65_536)
+        for _ in range(20):
+            clock.advance(STEP_MS)
+            connection.sendall(b"H")
 
-    monkeypatch.setenv("SSL_CERT_FILE", str(files[0]))
-    with listening(dribble) as port, pytest.raises(WebhookRefused, match="not answered in time"):
-        sent(port, clock, tls=tls)
+    with (
+        listening(dribble, tls) as port,
+        pytest.raises(WebhookRefused, match="not answered in time"),
+    ):
+        sent(port, clock, tls=tls is not None)
 
 
 def test_of_an_answer_without_end_the_beginning_is_read() -> None:
@@ -128,24 +138,19 @@ def test_of_an_answer_without_end_the_beginning_is_read() -> None:
         sent(port, SYSTEM_CLOCK, tls=False)
 
 
-@pytest.mark.parametrize("tls", [False, True])
 def test_a_receiver_that_takes_a_body_bit_by_bit_is_left_in_time(
-    tls: bool, files: tuple[Path, Path], served_by: ssl.SSLContext,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:  # fmt: skip
+    tls: ssl.SSLContext | None,
+) -> None:
     clock, body, taken = VirtualClock(), bytes(32 * 2**20), 0
 
     def sip(connection: socket.socket) -> None:
         nonlocal taken
-        stream = served_by.wrap_socket(connection, server_side=True) if tls else connection
-        with stream:
-            while part := stream.recv(65_536):
-                taken += len(part)
-                clock.advance(STEP_MS)
+        while part := connection.recv(65_536):
+            taken += len(part)
+            clock.advance(STEP_MS)
 
-    monkeypatch.setenv("SSL_CERT_FILE", str(files[0]))
-    with listening(sip) as port, pytest.raises(WebhookRefused, match="not answered in time"):
-        sent(port, clock, body, tls=tls)
+    with listening(sip, tls) as port, pytest.raises(WebhookRefused, match="not answered in time"):
+        sent(port, clock, body, tls=tls is not None)
     assert taken < len(body)
 
 
