@@ -43,20 +43,20 @@ def test_equal_fields_have_one_key_and_different_fields_two(one: Any, other: Any
     assert all(len(each) <= 128 and each.isascii() and each.isprintable() for each in keys)
 
 
-@pytest.mark.parametrize("option", [lambda m: m.body["n"], "n", ["n"], ("n", "o")])
-@pytest.mark.parametrize("body", [{"n": None, "o": 1}, {"n": 1.5, "o": 1}, {"n": [], "o": 1}])
-def test_what_is_no_key_is_told(option: Any, body: Any) -> None:
-    with pytest.raises(BadEffectKey, match=r"'m1'.*; publish it with that field"):
-        key_of(option)(message(body))
-
-
-def test_a_field_that_is_missing_or_a_body_that_has_none_is_told() -> None:
-    with pytest.raises(BadEffectKey, match="has no 'n'"):
-        key_of("n")(message({}))
-    with pytest.raises(BadEffectKey, match="cannot be written"):
-        key_of(lambda _: ["a\udcff"])(message({}))
-    with pytest.raises(BadEffectKey, match="is not an object"):
-        key_of("n")(message(5))
+def test_what_is_no_key_is_told() -> None:
+    wrong: list[tuple[Any, Any, str]] = [
+        *[
+            (option, body, "'m1'.*; publish it with that field")
+            for option in (lambda m: m.body["n"], "n", ["n"], ("n", "o"))
+            for body in ({"n": None, "o": 1}, {"n": 1.5, "o": 1}, {"n": [], "o": 1})
+        ],
+        ("n", {}, "has no 'n'"),
+        ("n", 5, "is not an object"),
+        (lambda _: ["a\udcff"], {}, "cannot be written"),
+    ]
+    for option, body, text in wrong:
+        with pytest.raises(BadEffectKey, match=text):
+            key_of(option)(message(body))
     with pytest.raises(UndecodableBody):
         key_of("n")(Message(Delivery("m1", None, None, b"{"), Line()))
 

@@ -16,49 +16,29 @@ from qframe.admin.audit_log import user_at_host
 from qframe.admin.timer_search import STEP, TimerChanges
 from qframe.admin.timers import Timers
 from qframe.clock import VirtualClock
-from qframe.codec import encode_body, encode_headers, subject_of, tags_of
+from qframe.codec import tags_of
 from qframe.errors import BadBody, BadKey, BadOption, BadTopic, UnknownTopic
 from qframe.events import Events
-from qframe.outcomes import Moved, Outcome, Published, Verdict
-from qframe.retry import checked_times
+from qframe.outcomes import Moved, Outcome, Verdict
+from qframe.producing.catalog import TopicCatalog
+from qframe.producing.producer import Producer
 from qframe.stores.base import Store
 from qframe.stores.model.store import ModelStore
 from qframe.stores.pair import StorePair
-from qframe.stores.types import Delivery, Entry, PullRequest, PullTerms, Settlement
+from qframe.stores.types import Delivery, PullRequest, PullTerms, Settlement
 from qframe.topic import Topic
 
 EPOCH = "0" * 15 + "1"
-
-
-class Direct:
-    """The part of a producer that timers need, straight into a store."""
-
-    def __init__(self, store: ModelStore) -> None:
-        self.store = store
-
-    def publish(
-        self, topic: Topic | str, body: Any, *, key: Any = None, headers: Any = None,
-        tags: Any = None, id: Any = None, delay: Any = None, at: Any = None,  # noqa: A002
-    ) -> Published:  # fmt: skip
-        found = self.store.topic(topic) if isinstance(topic, str) else topic
-        assert found is not None
-        encoded, raw = encode_body(body, 1000)
-        delay_ms, at_ms = checked_times(delay, at)
-        message_id = id or "m-1"
-        entry = Entry(
-            found.slot_of(key.encode() if key else encoded),
-            subject_of(found, key, encoded, message_id), message_id, message_id, key,
-            encode_headers(headers, tags, raw, max_body=1000), encoded, None, delay_ms, at_ms,
-        )  # fmt: skip
-        (outcome,) = self.store.publish(found, [entry])
-        return Published(entry.id, outcome)
 
 
 class Bench:
     def __init__(self) -> None:
         self.clock = VirtualClock()
         self.store = ModelStore(clock=self.clock)
-        self.timers = Timers(self.store, Direct(self.store), max_body=100)
+        self.producer = Producer(
+            self.store, catalog=TopicCatalog(self.store), max_body=1000, batch=9, clock=self.clock
+        )
+        self.timers = Timers(self.store, self.producer, max_body=100)
         self.topic = Topic("wake", kind="delay", slots=2)
         self.store.declare(self.topic)
         self.store.declare(Topic("events"))
@@ -152,7 +132,7 @@ def test_timers_are_found_by_what_they_have_page_by_page(bench: Bench) -> None:
 
 
 def test_what_is_delayed_before_a_stream_is_found(bench: Bench) -> None:
-    Direct(bench.store).publish("events", 1, id="m", delay=10)
+    bench.producer.publish("events", 1, id="m", delay=10)
     [record] = bench.timers.find("events").records
     assert (record.id, record.state, record.group) == ("m", "waiting", None)
 
@@ -211,7 +191,7 @@ def test_many_that_are_stopped_on_their_way_are_in_the_audit_as_far_as_they_came
 
 def test_a_delay_counts_from_the_clock_of_the_store_that_has_the_timer(bench: Bench) -> None:
     redis: Any = ModelStore(clock=VirtualClock(5))
-    timers = Timers(cast("Store", StorePair(redis, bench.store)), Direct(bench.store))
+    timers = Timers(cast("Store", StorePair(redis, bench.store)), bench.producer)
     timers.schedule("wake", 1, key="a", delay=10)
     assert timers.move("wake", "a", delay=30) is Moved.DONE
     assert bench.due_s("a") == 30

@@ -58,22 +58,14 @@ def connected(url: URL, **options: Any) -> Any:
             )  # fmt: skip
 
 
-def test_a_driver_that_was_told_to_commit_each_statement_is_refused(
-    outbox: Outbox, alone: Engine
-) -> None:
-    with Session(alone) as session, alone.connect() as connection:
-        for each in (session, connection):
-            with pytest.raises(BadOption, match="it commits each statement at once"):
-                outbox.publish(each, orders, "never", key="k")
-    assert outbox.pending() == 0
-
-
-def test_a_transaction_on_a_driver_that_commits_each_statement_will_do(
+def test_a_driver_that_commits_each_statement_is_refused_but_within_a_transaction(
     outbox: Outbox, engine: Engine, alone: Engine
 ) -> None:
     driver = connected(engine.url, **ALONE[engine.dialect.name])
-    with pytest.raises(BadOption, match="it commits each statement at once"):
-        outbox.publish(driver, orders, "never", key="k")
+    with Session(alone) as session, alone.connect() as connection:
+        for each in (session, connection, driver):
+            with pytest.raises(BadOption, match="it commits each statement at once"):
+                outbox.publish(each, orders, "never", key="k")
     for end in ("ROLLBACK", "COMMIT"):
         driver.cursor().execute("BEGIN")
         outbox.publish(driver, orders, end, key="k")

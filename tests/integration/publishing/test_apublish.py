@@ -9,41 +9,31 @@ from typing import Any
 
 import pytest
 from eventually import eventually
-from servers import RedisServer
 
 import qframe
 from qframe import Message, Outgoing, QFrame, Topic, UnknownTopic
 
 
-@pytest.mark.parametrize("store", ["sqlite", "redis"])
-def test_what_was_awaited_is_stored_under_its_options(
-    request: pytest.FixtureRequest, tmp_path: Path, store: str
-) -> None:
-    url = f"sqlite:///{tmp_path / 'q.db'}"
-    if store == "redis":
-        server: RedisServer = request.getfixturevalue("redis_server")
-        url = server.url
+def test_what_was_awaited_is_stored_under_its_options(each_app: QFrame) -> None:
     topic = Topic("t", kind="ordered", slots=4)
     seen: list[Any] = []
 
-    with QFrame(url, namespace=tmp_path.name) as app:
+    @each_app.consumer(topic, group="g")
+    async def handle(message: Message) -> None:
+        seen.append((message.key, message.body, message.headers))
+        if message.body < 3:
+            await each_app.apublish(topic, message.body + 3, key=message.key)
 
-        @app.consumer(topic, group="g")
-        async def handle(message: Message) -> None:
-            seen.append((message.key, message.body, message.headers))
-            if message.body < 3:
-                await app.apublish(topic, message.body + 3, key=message.key)
+    async def publish() -> None:
+        stored = await each_app.apublish(topic, 0, key="k", id="m", headers={"a": "b"})
+        again = await each_app.apublish(topic, 0, key="k", id="m")
+        assert (stored.id, stored.outcome, again.outcome) == ("m", "stored", "duplicate")
+        await asyncio.gather(*(each_app.apublish(topic, n, key=f"k{n}") for n in (1, 2)))
+        with pytest.raises(UnknownTopic):
+            await each_app.apublish("unknown", 1)
 
-        async def publish() -> None:
-            stored = await app.apublish(topic, 0, key="k", id="m", headers={"a": "b"})
-            again = await app.apublish(topic, 0, key="k", id="m")
-            assert (stored.id, stored.outcome, again.outcome) == ("m", "stored", "duplicate")
-            await asyncio.gather(*(app.apublish(topic, n, key=f"k{n}") for n in (1, 2)))
-            with pytest.raises(UnknownTopic):
-                await app.apublish("unknown", 1)
-
-        asyncio.run(publish())
-        app.run(burst=True)
+    asyncio.run(publish())
+    each_app.run(burst=True)
     assert min(seen) == ("k", 0, {"a": "b"})
     assert sorted(body for _, body, _ in seen) == [0, 1, 2, 3, 4, 5]
 
