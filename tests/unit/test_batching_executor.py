@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 from typing import Any
 
@@ -103,17 +104,30 @@ def test_a_batch_that_leaves_makes_room_for_as_many_as_it_had() -> None:
             thread.join(60)
 
 
-def test_put_with_a_timeout_says_that_there_was_no_room_and_takes_nothing() -> None:
-    seen = Seen(shut=True)
-    with BatchExecutor("ledger", 1, seen.process, 1, queue_size=1) as executor:
+def test_put_with_a_timeout_waits_for_room_that_long_and_then_takes_nothing() -> None:
+    seen, clock, refused = Seen(shut=True), VirtualClock(), list[str]()
+    with BatchExecutor("ledger", 1, seen.process, 1, queue_size=1, clock=clock) as executor:
         executor.put(0)
         eventually(lambda: seen.entered)
         executor.put(1)
-        with pytest.raises(QueueFull, match=r"'ledger' is full with 1 items .* again later"):
-            executor.put(2, timeout="10ms")
         with pytest.raises(QueueFull):
             executor.put(2, timeout=0)
+
+        def put() -> None:
+            with pytest.raises(QueueFull) as full:
+                executor.put(2, timeout="20ms")
+            refused.append(str(full.value))
+
+        thread = threading.Thread(target=put)
+        thread.start()
+        eventually(lambda: executor._rooms[0]._waiters)  # type: ignore[attr-defined]
+        clock.advance(19)
+        assert refused == []
+        clock.advance(1)
+        [words] = eventually(lambda: refused)
+        thread.join(60)
         seen.open()
+    assert re.search("'ledger' is full with 1 items .* again later", words)
     assert seen.items == [0, 1]
 
 
