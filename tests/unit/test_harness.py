@@ -134,33 +134,6 @@ def test_a_dead_letter_shows_its_error_and_its_traceback(app: QFrame, harness: H
     assert harness.run_until_idle().dead == 1
 
 
-def test_a_retry_in_place_takes_no_time_and_is_one_delivery(app: QFrame, harness: Harness) -> None:
-    @app.consumer(ORDERS, group="g")
-    def third_time_lucky(message: Message) -> None:
-        if message.local_retries < 2:
-            raise NeedRetry
-
-    harness.publish(ORDERS, "x")
-    before = harness.now
-    assert harness.run_until_idle() == Tally(handed_out=1, acked=1)
-    assert harness.now == before
-    assert [each.calls for each in harness.deliveries] == [3]
-
-
-def test_a_retry_with_a_delay_comes_at_its_time(app: QFrame, harness: Harness) -> None:
-    at: list[Any] = []
-
-    @app.consumer(ORDERS, group="g")
-    def later(message: Message) -> None:
-        at.append(harness.now)
-        if message.attempt == 1:
-            raise NeedRetry(delay="2h")
-
-    harness.publish(ORDERS, "x")
-    harness.advance(hours=5)
-    assert at[1] - at[0] == timedelta(hours=2)
-
-
 @pytest.mark.promise(5)
 def test_advance_runs_each_thing_at_its_own_time_also_what_is_published_on_the_way(
     app: QFrame, harness: Harness
@@ -201,23 +174,6 @@ def test_timers_are_set_moved_and_cancelled_by_the_virtual_clock(
     harness.assert_handled(REMINDERS, "g", "two")
     harness.drain()
     harness.assert_handled(REMINDERS, "g", "two", "one")
-
-
-@pytest.mark.promise(3)
-def test_a_key_is_handled_in_order_and_its_retry_holds_it_back(
-    app: QFrame, harness: Harness
-) -> None:
-    @app.consumer(BILLS, group="g")
-    def first_fails_once(body: int, message: Message) -> None:
-        if body == 0 and message.attempt == 1:
-            raise NeedRetry(delay="1m")
-
-    for number in range(3):
-        harness.publish(BILLS, number, key="k")
-    harness.publish(BILLS, 9, key="other")
-    assert harness.run_until_idle() == Tally(handed_out=2, acked=1, retried=1)
-    harness.advance("1m")
-    harness.assert_handled(BILLS, "g", 9, 0, 1, 2)
 
 
 def test_every_run_of_a_test_handles_in_the_same_order() -> None:

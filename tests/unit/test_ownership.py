@@ -90,14 +90,6 @@ def test_an_app_that_runs_no_worker_tells_those_of_others(app: QFrame) -> None:
         assert len(app.admin.owners("orders", "audit")) == 4
 
 
-def test_looking_changes_nothing_and_joins_nothing(app: QFrame) -> None:
-    with app:
-        before = app.store.roster(ORDERS, "billing")
-        app.admin.workers()
-        app.admin.owners("orders")
-        assert app.store.roster(ORDERS, "billing") == before
-
-
 def test_what_is_paused_is_told_of_workers_and_slots(app: QFrame) -> None:
     with app:
         app.store.heartbeat(EVENTS, "billing", FIRST, 30_000)
@@ -168,13 +160,6 @@ def test_where_columns_have_no_room_the_cells_of_a_row_stand_below_each_other() 
         "topic  orders", "slot   12", "owner  nobody", "",
         "topic  a-longer-name-of-a-topic", "slot   3",
     ]  # fmt: skip
-
-
-def test_a_slot_of_nobody_is_red_on_a_terminal() -> None:
-    out = Console(force_terminal=True, color_system="standard")
-    with out.capture() as captured:
-        out.print(*draw_slots("orders", owners_of(ROSTERS[:1]), 0))
-    assert captured.get().count("\x1b[31mnobody") == 1
 
 
 def test_what_is_not_there_says_what_to_do() -> None:

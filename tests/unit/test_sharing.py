@@ -306,38 +306,6 @@ def test_slots_are_claimed_above_every_epoch_that_the_store_has_seen_of_the_grou
     assert all(epoch > last for epoch in claimed.claim(range(SLOTS)).values())
 
 
-def test_only_what_is_free_and_shared_is_claimed(
-    store: ModelStore, topic: Topic, clock: VirtualClock
-) -> None:
-    late: Any = Late(store)
-    asked: list[list[int]] = []
-
-    def claim(topic: Topic, group: str, member: str, epochs: dict[int, str]) -> list[int]:
-        asked.append(sorted(epochs))
-        return store.claim(topic, group, member, epochs)
-
-    late.claim = claim
-    mine, other = session_of(late, topic, clock), session_of(store, topic, clock, "other")
-    other.look({})
-    other.claim([0])
-    mine.look({})
-    assert mine.claim([0]) == mine.claim([SLOTS]) == {}
-    assert asked == []
-    assert mine.claim([0, 1]).keys() == {1}
-    assert asked == [[1]]
-
-
-def test_what_another_was_faster_to_claim_is_not_its_own(
-    store: ModelStore, topic: Topic, clock: VirtualClock
-) -> None:
-    late = Late(store)
-    mine, other = session_of(late, topic, clock), session_of(store, topic, clock, "other")
-    for session in (mine, other):
-        session.look({})
-    late.before("claim", lambda: other.claim([0]))
-    assert mine.claim([0, 1]).keys() == {1}
-
-
 def test_a_sign_of_life_after_which_nothing_has_changed_is_no_news(
     store: ModelStore, topic: Topic, clock: VirtualClock
 ) -> None:
@@ -351,17 +319,6 @@ def test_a_sign_of_life_after_which_nothing_has_changed_is_no_news(
     clock.advance(1)
     assert session.look({}) is None
     assert session.certain_until_s > begun_s
-
-
-def test_who_leaves_takes_its_rows_along(
-    store: ModelStore, topic: Topic, clock: VirtualClock
-) -> None:
-    member = member_of(session_of(store, topic, clock), topic, clock)
-    member._turn()
-    member.leave()
-    roster = store.roster(topic, GROUP)
-    assert roster is not None
-    assert (roster.members, roster.owners) == ([], {})
 
 
 def test_slots_whose_claim_was_not_answered_are_freed_once_another_should_have_them(
@@ -575,17 +532,3 @@ def test_who_waits_for_a_slot_that_another_lets_go_looks_often(
         elif step == 1:
             mine.claim(sorted(view.wanted))
     assert lacks == [True, False, False]
-
-
-def test_the_only_slots_of_many_topics_are_not_all_one_members(store: ModelStore) -> None:
-    owners = set()
-    for number in range(12):
-        topic = Topic(f"t{number}", slots=1)
-        store.declare(topic)
-        store.subscribe(topic, GROUP)
-        store.heartbeat(topic, GROUP, "other", 60_000)
-        session = session_of(store, topic, VirtualClock())
-        view = session.look({})
-        assert view is not None
-        owners.add(bool(view.wanted))
-    assert owners == {True, False}

@@ -130,14 +130,6 @@ def test_in_a_burst_the_others_run_though_the_first_had_nothing_to_do(
     assert [child.done for child in scene.children] == [["start"]] * 3
 
 
-def test_a_second_signal_ends_all_now_and_waits_for_that(monkeypatch: pytest.MonkeyPatch) -> None:
-    scene = Scene(monkeypatch)
-    scene.serve()
-    code = scene.run(lambda: None, lambda: [scene.hear(signal.SIGINT) for _ in range(2)])
-    assert code == 128 + signal.SIGINT
-    assert [child.done[-2:] for child in scene.children] == [["kill", "wait"]] * 3
-
-
 def test_the_first_that_cannot_be_started_ends_it_and_a_later_one_is_tried_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import socket
-import ssl
 from types import SimpleNamespace
 from typing import Any
 from unittest.mock import MagicMock
 
 import pytest
-from kazoo.handlers.threading import SequentialThreadingHandler
 
-from qframe.drivers.zookeeper_servers import Connections, servers_of
-from qframe.errors import BadUrl
+from qframe.drivers.zookeeper_servers import Connections
 
 
 def connections(tls: Any = None, share_s: float = 1.0) -> Connections:
@@ -69,27 +66,6 @@ def test_a_server_has_its_share_of_the_session_to_take_a_connection_and_at_most_
     assert opened is tls.wrap_socket.return_value
 
 
-@pytest.mark.parametrize(
-    ("error", "why"),
-    [(BadUrl("coordinator", "x", "a file is away", "y"), "a file is away"), (OSError("io"), "io")],
-)
-def test_files_that_are_just_being_replaced_are_a_connection_that_there_is_not(
-    error: Exception, why: str
-) -> None:
-    class Servers:
-        @property
-        def tls(self) -> None:
-            raise error
-
-        def share_s(self, _: float) -> float:
-            return 1.0
-
-    servers: Any = Servers()
-    opened = Connections(servers, 10.0, lambda _: None)
-    with pytest.raises(ConnectionAbortedError, match=f"^{why}$"):
-        opened.create_connection(("zookeeper", 2181))
-
-
 def test_a_loop_that_ends_by_an_error_says_so_and_that_of_the_connection_is_begun_again() -> None:
     told: list[BaseException] = []
     servers: Any = SimpleNamespace(share_s=lambda _: 1.0)
@@ -137,40 +113,3 @@ def test_a_connection_that_is_cut_twice_is_no_error(monkeypatch: pytest.MonkeyPa
         opened.cut()
         assert theirs.recv(1) == b""
     opened.cut()
-
-
-@pytest.mark.parametrize(
-    ("url", "trouble", "remedy"),
-    [
-        ("zookeeper://a", "socket connection broken", "write zookeepers://"),
-        ("zookeeper://a", "connection refused", None),
-        ("zookeepers://a", "EOF occurred in violation of protocol", "write zookeeper://"),
-        ("zookeepers://a", "certificate verify failed", "ssl_ca_certs="),
-        ("zookeepers://a", "connection refused", None),
-    ],
-)
-def test_a_trouble_that_has_to_do_with_tls_has_its_remedy(
-    url: str, trouble: str, remedy: str | None
-) -> None:
-    meaning = servers_of(url).meaning_of(trouble)
-    if remedy is None:
-        assert meaning == {}
-    else:
-        assert remedy in meaning["remedy"]
-
-
-def test_of_sockets_those_are_ready_of_which_tls_holds_bytes(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    held, empty = (MagicMock(spec=ssl.SSLSocket, pending=lambda size=size: size) for size in (3, 0))
-    asked: list[tuple[Any, ...]] = []
-
-    def select(_: object, *words: Any) -> Any:
-        asked.append(words)
-        return [], [], []
-
-    monkeypatch.setattr(SequentialThreadingHandler, "select", select)
-    plain, opened = MagicMock(spec=socket.socket), connections()
-    assert opened.select([plain, empty, held], [], [], 1.0) == ([held], [], [])
-    assert opened.select([plain, empty], [plain], [], 1.0) == ([], [], [])
-    assert asked == [([plain, empty], [plain], [], 1.0)]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import os
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
@@ -13,19 +12,14 @@ from kazoo.exceptions import (
     AuthFailedError,
     ConnectionLoss,
     KazooException,
-    NoAuthError,
-    NodeExistsError,
     SessionExpiredError,
 )
-from kazoo.handlers.threading import KazooTimeoutError
 from kazoo.protocol.serialization import Connect
 from kazoo.protocol.states import KazooState, KeeperState
 
 from qframe.clock import VirtualClock
 from qframe.drivers import zookeeper as driver
-from qframe.drivers.zookeeper import ZooKeeper
 from qframe.drivers.zookeeper_servers import servers_of
-from qframe.errors import CoordinatorUnavailable
 
 SESSION_S = 9.0
 URL = "zookeeper://a,b,c/shop/qf"
@@ -146,60 +140,6 @@ def test_a_session_is_none_once_it_is_lost_and_the_state_is_told_each_time(opene
     assert "refuses the user" in opened.it.trouble_of(ConnectionLoss())
 
 
-def test_with_another_session_the_chroot_is_made_again_and_with_the_same_one_not(
-    opened: Opened, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    made: list[str] = []
-
-    class Transaction:
-        def __init__(self) -> None:
-            self.operations: list[Any] = []
-
-        def commit_async(self) -> None:
-            made.extend(each.path for each in self.operations)
-
-    opened.it.client.transaction = Transaction
-    opened.replies["exists"] = [object()]
-    waits: list[float] = []
-
-    def hear(seconds: float) -> None:
-        waits.append(seconds)
-        opened.connect(5)
-        opened.it._changed(KazooState.CONNECTED)
-
-    opened.it._heard = SimpleNamespace(wait=hear, set=lambda: None)
-    opened.it.begin(10.0)
-    assert waits == [10.0]
-    opened.it._changed(KazooState.CONNECTED)
-    assert made == []
-    opened.connect(6)
-    opened.it._changed(KazooState.CONNECTED)
-    assert made == ["/shop", "/shop/qf"]
-    opened.it._changed(KazooState.CONNECTED)
-    assert made == ["/shop", "/shop/qf"]
-
-
-def test_of_the_chroot_the_nodes_are_made_that_are_missing_and_all_paths_are_below_it(
-    opened: Opened,
-) -> None:
-    opened.it._heard.set()
-    opened.replies = {"exists": [None, object(), None], "create": [NodeExistsError()]}
-    opened.it.begin(10.0)
-    assert opened.asked == [
-        "start", "exists /shop/qf", "exists /shop", "exists /shop/qf", "create /shop/qf",
-        "get_children /shop/qf",
-    ]  # fmt: skip
-    assert opened.it.client.chroot == "/shop/qf"
-
-
-def test_without_a_chroot_one_question_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
-    opened = Opened(monkeypatch, "zookeeper://a")
-    opened.it._heard.set()
-    opened.replies["exists"] = [object()]
-    opened.it.begin(10.0)
-    assert opened.asked == ["start", "exists /"]
-
-
 @pytest.mark.parametrize("error", [ConnectionLoss(), SessionExpiredError()])
 def test_what_was_not_answered_is_asked_again_until_it_is_too_late(
     opened: Opened, error: Exception
@@ -212,18 +152,6 @@ def test_what_was_not_answered_is_asked_again_until_it_is_too_late(
     with pytest.raises(type(error)):
         opened.it.begin(0.99)
     assert opened.clock.monotonic_s() == 1.0
-
-
-@pytest.mark.parametrize(("error", "refused"), [(NoAuthError(), False), (ConnectionLoss(), True)])
-def test_a_user_that_is_refused_is_told_at_once(
-    opened: Opened, error: Exception, *, refused: bool
-) -> None:
-    opened.it._heard.set()
-    opened.it._refused = refused
-    opened.replies["exists"] = [error, object()]
-    with pytest.raises(type(error)):
-        opened.it.begin(1.0)
-    assert opened.pauses == []
 
 
 @pytest.mark.parametrize(
@@ -268,63 +196,6 @@ def test_a_session_is_ended_before_its_connection_is_cut_if_there_is_one(
     assert opened.it.session == (0, 0.0)
 
 
-@pytest.mark.parametrize(
-    ("error", "words"),
-    [
-        (ConnectionLoss(), "cannot be reached: its last words"),
-        (KazooTimeoutError(), "cannot be reached: its last words"),
-        (AuthFailedError(), "it refuses the user or password"),
-        (NoAuthError(), "refuses access: its nodes at /shop/qf are not open"),
-    ],
-)
-def test_a_session_that_does_not_begin_is_closed_and_why_is_told(
-    monkeypatch: pytest.MonkeyPatch, error: Exception, words: str
-) -> None:
-    ended: list[object] = []
-
-    def begin(self: Any, _: float) -> None:
-        self.trouble = "its last words"
-        raise error
-
-    monkeypatch.setattr(driver._Open, "begin", begin)
-    monkeypatch.setattr(driver._Open, "end", lambda self: ended.append(self))
-    zookeeper = ZooKeeper(URL, session_s=SESSION_S, on_state=lambda: None)
-    with pytest.raises(CoordinatorUnavailable, match=words):
-        zookeeper.start(1.0)
-    assert len(ended) == 1
-    assert zookeeper._open is None
-
-
-def test_a_mistake_of_ours_is_told_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
-    def begin(*_: object) -> None:
-        raise ZeroDivisionError
-
-    monkeypatch.setattr(driver._Open, "begin", begin)
-    zookeeper = ZooKeeper(URL, session_s=SESSION_S, on_state=lambda: None)
-    with pytest.raises(ZeroDivisionError):
-        zookeeper.start(1.0)
-    assert zookeeper._open is None
-
-
-def test_a_session_is_begun_once_and_once_more_after_a_fork(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    begun: list[object] = []
-    monkeypatch.setattr(driver._Open, "begin", lambda self, _: begun.append(self))
-    monkeypatch.setattr(driver._Open, "end", lambda _: None)
-    zookeeper = ZooKeeper(URL, session_s=SESSION_S, on_state=lambda: None)
-    for _ in range(2):
-        zookeeper.start(1.0)
-    assert len(begun) == 1
-    assert zookeeper.client is not None
-    monkeypatch.setattr(os, "getpid", lambda: -1)
-    assert (zookeeper.session_id, zookeeper.session_s, zookeeper.trouble) == (0, 0.0, "")
-    with pytest.raises(CoordinatorUnavailable, match="was not started in this process"):
-        _ = zookeeper.client
-    zookeeper.start(1.0)
-    assert len(begun) == 2
-
-
 def test_of_what_kazoo_logs_the_last_words_are_kept_and_not_what_follows_from_them() -> None:
     noted: list[str] = []
     logger = driver._logger(noted.append)
@@ -337,19 +208,3 @@ def test_of_what_kazoo_logs_the_last_words_are_kept_and_not_what_follows_from_th
     assert noted == ["refused", "Zookeeper: odd"]
     assert logger.parent is None
     assert logger.level == logging.WARNING
-
-
-@pytest.mark.parametrize(
-    ("url", "error", "trouble", "words"),
-    [
-        ("zookeeper://a", NoAuthError(), "", "its nodes at / are not open"),
-        (URL, ConnectionLoss(), "", "cannot be reached: ConnectionLoss; check that it runs"),
-        (URL, ConnectionLoss("odd"), "", "cannot be reached: odd"),
-        (URL, ConnectionLoss("odd"), "socket connection broken", "write zookeepers://"),
-    ],
-)
-def test_an_error_of_kazoo_is_told_with_what_is_known_of_it(
-    url: str, error: Exception, trouble: str, words: str
-) -> None:
-    zookeeper = ZooKeeper(url, session_s=SESSION_S, on_state=lambda: None)
-    assert words in str(zookeeper.unavailable(error, trouble))

@@ -257,22 +257,6 @@ def test_slots_are_let_go_once_and_only_while_the_member_is_there(place: Make) -
     mine.session.leave()  # asks nobody
 
 
-def test_a_session_that_passes_while_it_gives_a_sign_of_life_makes_no_node(place: Make) -> None:
-    mine = place(1)
-    mine.settle()
-
-    def passes(*_: object) -> Any:
-        mine.driver.session_id = 9
-        raise NoNodeError
-
-    mine.nodes.expire(1)
-    mine.nodes.change = passes  # type: ignore[method-assign]
-    mine.session._on_watch(None)
-    with pytest.raises(CoordinatorUnavailable, match="the session has passed"):
-        mine.look()
-    assert mine.nodes.children(f"{GROUP}/members") == []
-
-
 @pytest.mark.parametrize("path", ["members", "plan"])
 def test_a_group_whose_nodes_were_removed_is_made_again_by_the_next_look(
     place: Make, path: str

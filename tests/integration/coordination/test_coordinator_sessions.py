@@ -8,7 +8,6 @@ import msgspec
 import pytest
 from eventually import eventually
 from growth import closes, splits
-from kazoo.exceptions import ConnectionLoss
 from late import Late, loses
 from servers import ZooKeeperServer
 from zookeeping import Open
@@ -84,20 +83,6 @@ def place(open_zookeeper: Open, stored: Stored) -> Callable[[str], Place]:
     return make
 
 
-def test_who_lets_go_again_of_what_is_anothers_by_now_frees_nothing(
-    place: Callable[[str], Place],
-) -> None:
-    """As when the answer to its first letting go was lost."""
-    mine, other = place("mine"), place("other")
-    epochs = mine.session.claim([0, 1])
-    assert sorted(epochs) == [0, 1]
-    mine.session.let_go({0: epochs[0]})
-    assert sorted(other.session.claim([0])) == [0]
-    mine.session.let_go(epochs)
-    assert other.owns(0)
-    assert not mine.owns(1)
-
-
 def test_a_member_whose_node_is_gone_frees_nothing_that_has_changed_hands_since_it_looked(
     place: Callable[[str], Place], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -154,55 +139,6 @@ def test_who_retires_is_planned_for_no_more_and_frees_its_slots_one_by_one(
     mine.session.leave()
     assert not mine.owns(1)
     assert mine.driver.client.get_children("/ns/t/g/retiring") == []
-
-
-def test_a_claim_whose_answer_was_lost_is_found_again_under_the_same_epoch(
-    place: Callable[[str], Place],
-) -> None:
-    mine = place("mine")
-    late = Late(mine.driver.client).after("create_async", loses(ConnectionLoss()))
-    mine.session._client = late
-    with pytest.raises(ConnectionLoss):
-        mine.session.claim([0])
-    assert mine.owns(0)
-    mine.session.look(NOBODY)
-    epochs = mine.session.claim([0])
-    assert int(epochs[0], 16) == mine.driver.client.exists("/ns/t/g/owners/0").czxid
-
-
-def test_after_a_cut_slots_that_are_anothers_by_now_are_lost(
-    place: Callable[[str], Place], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    mine, other = place("mine"), place("other")
-    mine.look_again()
-    epochs = mine.session.claim([0, 1])
-    with monkeypatch.context() as cut:
-        cut.setattr(ZooKeeper, "connected", False)
-        mine.session.note_state()
-    mine.driver.client.delete("/ns/t/g/owners/0")
-    other.session.claim([0])
-    view = mine.session.look(epochs)
-    assert view is not None
-    assert view.lost == {0}
-
-
-def test_what_could_not_be_read_is_read_by_the_next_look(
-    place: Callable[[str], Place], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    mine = place("mine")
-    mine.look_again()
-
-    def read(_now_s: float) -> frozenset[int]:
-        raise CoordinatorUnavailable("zookeeper", "the connection is lost")
-
-    with monkeypatch.context() as cut:
-        cut.setattr(mine.session, "_read", read)
-        mine.session._on_watch(None)
-        with pytest.raises(CoordinatorUnavailable):
-            mine.session.look(NOBODY)
-    view = mine.session.look(NOBODY)
-    assert view is not None
-    assert view.wanted == {0, 1, 2, 3}
 
 
 def test_a_sign_of_life_is_counted_from_when_it_was_sent(place: Callable[[str], Place]) -> None:
@@ -297,24 +233,6 @@ def test_a_plan_of_an_older_worker_is_for_the_slots_of_a_topic_that_has_not_grow
     mine.driver.client.set("/ns/t/g/plan", msgspec.json.encode(written))
     assert mine.look_again() == {0, 1, 2, 3}
     assert msgspec.json.decode(mine.driver.client.get("/ns/t/g/plan")[0]) == written
-
-
-@pytest.mark.parametrize("retires", [False, True])
-def test_all_slots_of_a_dead_neighbour_are_freed_also_one_that_is_closing(
-    place: Callable[[str], Place], stored: Stored, monkeypatch: pytest.MonkeyPatch, *,
-    retires: bool,
-) -> None:  # fmt: skip
-    mine, other = place("mine"), place("other")
-    other.session.claim([0, 1])
-    if retires:
-        other.session.retire()
-    monkeypatch.setattr(
-        "qframe.coordination.zookeeper_session.is_dead", lambda worker: worker == "other"
-    )
-    stored.topic = closes(stored.topic)
-    mine.session.share(stored.topic)
-    mine.look_again()
-    assert mine.driver.client.get_children("/ns/t/g/owners") == []
 
 
 @pytest.mark.parametrize("retires", [True, False])

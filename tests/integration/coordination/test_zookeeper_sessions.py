@@ -17,33 +17,6 @@ from zookeeping import Open, ask, nobody, root_of
 from qframe.drivers.zookeeper import ZooKeeper
 
 
-def test_an_ephemeral_node_names_the_session(open_zookeeper: Open) -> None:
-    driver = open_zookeeper()
-    _, stat = ask(driver.client.create_async("/node", ephemeral=True, include_data=True))
-    assert stat.ephemeralOwner == driver.session_id != 0
-
-
-def test_sessions_are_kept_over_a_cut_that_is_shorter(
-    open_zookeeper: Open, zookeeper: ZooKeeperServer, zookeeper_url: str
-) -> None:
-    states: list[bool] = []
-    with Proxy(zookeeper.port) as proxy:
-        url = f"zookeeper://127.0.0.1:{proxy.port}{root_of(zookeeper_url)}"
-        driver = open_zookeeper(url, 20, on_state=lambda: states.append(driver.connected))
-        session = driver.session_id
-        ask(driver.client.create_async("/node", ephemeral=True))
-        for _ in range(3):
-            states.clear()
-            proxy.refuse()
-            proxy.reset_all()
-            eventually(lambda: states == [False])
-            assert driver.session_id == session
-            proxy.accept()
-            eventually(lambda: states == [False, True])
-            assert driver.session_id == session
-            assert ask(driver.client.exists_async("/node"))
-
-
 def test_sessions_are_kept_over_a_restart_of_the_server(
     open_zookeeper: Open, tmp_path: Path
 ) -> None:

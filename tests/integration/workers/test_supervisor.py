@@ -13,11 +13,8 @@ from eventually import eventually
 from processes import WITHIN_S, Running, is_gone
 
 from qframe.clock import VirtualClock
-from qframe.errors import WorkerFailed
-from qframe.events import Events
 from qframe.retry import Backoff
 from qframe.runtime.process.child import Child
-from qframe.runtime.process.supervisor import BACKOFF, Supervisor
 
 pytestmark = pytest.mark.gate
 
@@ -188,35 +185,6 @@ def test_waits_before_restarts_double_up_to_a_cap(bench: Bench) -> None:
     assert waits_s == [0.01, 0.02, 0.04, 0.05, 0.05]
 
 
-def test_restarts_wait_half_a_second_at_first_and_half_a_minute_at_most() -> None:
-    bounds_s = [BACKOFF.bound_ms(attempt) / 1000 for attempt in range(1, 9)]
-    assert bounds_s == [0.5, 1, 2, 4, 8, 16, 30, 30]
-
-
-def test_failures_are_counted_anew_after_a_minute_of_service(bench: Bench) -> None:
-    asked: list[int] = []
-
-    class Recorded(Backoff):
-        def delay_ms(self, attempt: int) -> int:
-            asked.append(attempt)
-            return super().delay_ms(attempt)
-
-    clock = VirtualClock()
-    code = 'import os, sys; os.write(int(sys.argv[1]), b"ready\\n")'
-    child = Child(
-        1, command=lambda fd: [sys.executable, "-I", "-S", "-c", code, str(fd)],
-        environment={}, clock=clock,
-    )  # fmt: skip
-    for served_s in (0, 59, 60, 3600, 1):
-        child.start()
-        eventually(lambda: child.poll() is not None, within=WITHIN_S)
-        assert child.serves
-        clock.advance(served_s * 1000)
-        child.plan_restart(Recorded())
-    child.close()
-    assert asked == [1, 2, 1, 1, 2]
-
-
 def test_one_that_never_served_was_never_healthy() -> None:
     clock = VirtualClock()
     child = Child(1, command=lambda fd: [sys.executable, "-c", ""], environment={}, clock=clock)
@@ -252,20 +220,6 @@ while True:
     assert len(pids) == 4
 
 
-def test_nothing_is_restarted_once_it_stops(bench: Bench) -> None:
-    code = """
-serve()
-if number == 2:
-    sys.exit(1)
-signal.pause()
-"""
-    with bench.run(code, first=60.0, cap=60.0) as running:
-        running.wait_for("worker.died")
-        running.signal(signal.SIGTERM)
-        assert running.code() == 0
-    assert len(bench.notes("start")) == 2
-
-
 def test_one_that_fails_while_it_stops_is_told(bench: Bench) -> None:
     code = """
 signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})  # it may come before it waits
@@ -293,14 +247,3 @@ note("lost")
         assert len(running.children) == 3
         running.signal(signal.SIGKILL)
         eventually(lambda: len(bench.notes("lost")) == 3, within=WITHIN_S)
-
-
-def test_a_program_that_cannot_be_executed_is_an_error_at_once(tmp_path: Path) -> None:
-    supervisor = Supervisor(
-        processes=2, command=lambda number, fd: [str(tmp_path / "absent")],
-        environment=lambda number: {}, ends=False, events=Events(), clock=VirtualClock(),
-    )  # fmt: skip
-    before = signal.getsignal(signal.SIGTERM)
-    with pytest.raises(WorkerFailed, match=r"process 1 failed: .*No such file"):
-        supervisor.run()
-    assert signal.getsignal(signal.SIGTERM) is before

@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -18,7 +17,6 @@ from late import Late
 from qframe import (
     AlreadySettled,
     Backoff,
-    BadOption,
     Batch,
     Message,
     Middleware,
@@ -73,79 +71,6 @@ def test_all_groups_of_an_app_get_what_another_published_before(
     assert sorted(shop.seen) == sorted(expected)
 
 
-@pytest.mark.promise(3, 4)
-@pytest.mark.parametrize("kind", ["stream", "ordered"])
-def test_a_key_is_handled_in_order_and_one_at_a_time(shop: Shop, kind: str) -> None:
-    topic = Topic("t", kind=kind, slots=4)
-    running: set[str] = set()
-    overlaps: list[str] = []
-
-    @shop.app.consumer(topic, group="g", threads=8)
-    def handle(message: Message) -> None:
-        key = message.key or ""
-        if key in running:
-            overlaps.append(key)
-        running.add(key)
-        threading.Event().wait(0.0002)
-        shop.seen.append((key, message.body))
-        running.discard(key)
-
-    items = [Outgoing(number, key=f"k{number % 7}") for number in range(700)]
-    shop.app.publish_many(topic, items)
-    shop.app.run(burst=True)
-    assert not overlaps
-    for key in {f"k{number}" for number in range(7)}:
-        bodies = [body for each, body in shop.seen if each == key]
-        assert bodies == sorted(bodies)
-        assert len(bodies) == 100
-
-
-@pytest.mark.promise(3)
-def test_ordered_keeps_a_keys_order_through_delayed_retries_and_holds_up_no_other(
-    shop: Shop,
-) -> None:
-    topic = Topic("t", kind="ordered", slots=1)
-    others_done = threading.Event()
-
-    @shop.app.consumer(topic, group="g", threads=2)
-    def handle(message: Message) -> None:
-        if message.key == "bad" and message.attempt < 3:
-            if message.attempt == 2:
-                others_done.wait(60)
-            raise NeedRetry(delay="60ms")
-        shop.seen.append((message.key, message.body))
-        if len(shop.seen) == 5:
-            others_done.set()
-
-    shop.app.publish_many(topic, [Outgoing(number, key="bad") for number in range(5)])
-    shop.app.publish_many(topic, [Outgoing(number, key="good") for number in range(5)])
-    shop.app.run(burst=True)
-    assert [body for key, body in shop.seen if key == "bad"] == list(range(5))
-    assert shop.seen[:5] == [("good", number) for number in range(5)]
-
-
-@pytest.mark.promise(3)
-def test_on_a_stream_a_delayed_retry_gives_up_its_place(shop: Shop) -> None:
-    topic = Topic("t", slots=1)
-
-    def unblocked() -> int:
-        with suppress(BadOption):  # the retry is on its way to the store
-            return shop.app.admin.unblock(topic, "g", "k")
-        return 0
-
-    @shop.app.consumer(topic, group="g", threads=1)
-    def handle(message: Message) -> None:
-        if message.body == 0 and message.attempt == 1:
-            raise NeedRetry(delay="1h")
-        shop.seen.append(message.body)
-        if message.body == 3:  # only now may the retry come
-            eventually(unblocked, within=20)
-
-    shop.app.publish_many(topic, [Outgoing(number, key="k") for number in range(4)])
-    shop.app.run(burst=True)
-    assert shop.seen == [1, 2, 3, 0]
-
-
 def test_a_handler_may_count_its_local_retries_and_then_ask_for_a_delay(shop: Shop) -> None:
     topic = Topic("t", slots=1)
 
@@ -195,33 +120,6 @@ def test_an_exception_that_a_handler_returns_counts_as_raised(shop: Shop, how: s
     assert letter.error == "Reject: no"
     if how == "hooked":
         assert shop.seen == ["NeedRetry", "NeedRetry", "ValueError", "Reject"]
-
-
-@pytest.mark.promise(6)
-def test_a_handler_that_keeps_failing_gets_max_attempts_and_then_its_message_is_dead(
-    shop: Shop,
-) -> None:
-    topic = Topic("t", slots=1)
-    mourned: list[tuple[str, str]] = []
-
-    @shop.app.consumer(
-        topic,
-        group="g",
-        max_attempts=3,
-        backoff=SOON,
-        on_dead=lambda message, error: mourned.append((message.id, str(error))),
-    )
-    def handle(message: Message) -> None:
-        shop.seen.append(message.attempt)
-        raise ValueError("never")
-
-    shop.app.publish(topic, 1, id="poison")
-    shop.app.run(burst=True)
-    assert shop.seen == [1, 2, 3]
-    [letter] = shop.dead(topic)
-    assert (letter.id, letter.attempts, letter.error) == ("poison", 3, "ValueError: never")
-    assert 'raise ValueError("never")' in letter.traceback
-    assert mourned == [("poison", "never")]
 
 
 @pytest.mark.promise(8)
@@ -341,48 +239,6 @@ def test_a_key_goes_on_when_what_waited_for_a_thread_is_lost(shop: Shop) -> None
     shop.stop()
 
 
-def test_a_message_that_its_user_forgets_comes_again_though_its_key_had_it(shop: Shop) -> None:
-    topic = Topic("t", slots=1)
-
-    @shop.app.consumer(topic, group="g", backoff=SOON)
-    def handle(message: Message) -> None:
-        message.auto_ack = message.attempt > 1
-        shop.seen.append((message.body, message.attempt))
-
-    shop.app.publish_many(topic, [Outgoing(number, key="k") for number in range(2)])
-    shop.start()
-    eventually(lambda: {(0, 2), (1, 2)} <= set(shop.seen), 20)
-    shop.stop()
-
-
-def test_acknowledging_with_an_error_counts_as_raising_it(shop: Shop) -> None:
-    topic = Topic("t", slots=1)
-
-    @shop.app.consumer(topic, group="g", max_attempts=2, backoff=SOON)
-    def handle(message: Message) -> None:
-        message.auto_ack = False
-        shop.seen.append(message.attempt)
-        message.ack(elapsed=0.5, error=OSError("down"))
-
-    shop.app.publish(topic, 1)
-    shop.app.run(burst=True)
-    assert shop.seen == [1, 2]
-    assert [letter.error for letter in shop.dead(topic)] == ["OSError: down"]
-
-
-def test_a_handler_that_raises_settles_its_message_whatever_auto_ack_says(shop: Shop) -> None:
-    topic = Topic("t", slots=1)
-
-    @shop.app.consumer(topic, group="g", auto_ack=False)
-    def handle(message: Message) -> None:
-        shop.seen.append(message.attempt)
-        raise Reject
-
-    shop.app.publish(topic, 1)
-    shop.app.run(burst=True)
-    assert len(shop.dead(topic)) == 1
-
-
 def test_an_error_after_the_ack_changes_nothing_any_more(shop: Shop) -> None:
     topic = Topic("t", slots=1)
 
@@ -456,25 +312,6 @@ def test_no_more_than_max_in_flight_is_taken_from_the_store(shop: Shop) -> None:
     assert totals.todo == 100 - totals.doing
     gate.set()
     eventually(lambda: len(shop.seen) == 100)
-
-
-@pytest.mark.promise(7)
-def test_every_group_sees_every_message_and_none_disturbs_another(shop: Shop) -> None:
-    topic = Topic("t", kind="ordered", slots=2)
-
-    @shop.app.consumer(topic, group="good")
-    def good(message: Message) -> None:
-        shop.seen.append(message.body)
-
-    @shop.app.consumer(topic, group="bad", max_attempts=1)
-    def bad(message: Message) -> None:
-        raise ValueError
-
-    shop.app.publish_many(topic, [Outgoing(number, key="k") for number in range(20)])
-    shop.app.run(burst=True)
-    assert shop.seen == list(range(20))
-    assert len(shop.app.admin.dead(topic, "bad")) == 20
-    assert len(shop.app.admin.dead(topic, "good")) == 0
 
 
 @pytest.mark.promise(4)
@@ -655,24 +492,6 @@ def test_a_drain_waits_for_everything(shop: Shop) -> None:
     shop.app.publish(topic, "later", delay="200ms")
     shop.app.run(drain=True)
     assert shop.seen == [1]
-
-
-@pytest.mark.promise(5)
-def test_nothing_is_handled_before_it_is_due(shop: Shop) -> None:
-    topics = [Topic(kind, kind=kind, slots=2) for kind in KINDS]
-    early: list[int] = []
-
-    def handle(message: Message) -> None:
-        early.append(shop.app.store.now_ms() - message.body)
-
-    for topic in topics:
-        shop.app.consumer(topic, group="g")(handle)
-        for ms in (30, 60, 120, 180):
-            due_ms = shop.app.store.now_ms() + ms
-            shop.app.publish(topic, due_ms, key=f"k{ms}", at=due_ms / 1000)
-    shop.app.run(drain=True)
-    assert len(early) == 20
-    assert min(early) >= 0
 
 
 @pytest.mark.promise(1, 4)
