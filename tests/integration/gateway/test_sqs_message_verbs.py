@@ -90,14 +90,14 @@ def test_what_is_beyond_the_limits_is_refused_whole(
 
 
 def test_a_batch_has_no_more_messages_than_its_token_may_send_or_receive(sqs: SqsWeb) -> None:
-    _emptied(sqs, "q")
-    asked = {"QueueUrl": "q", "by": "other"}
+    sqs.made("few")
+    asked = {"QueueUrl": "few", "by": "other"}
     with pytest.raises(SqsRefused, match="TooManyEntriesInBatchRequest"):
         sqs.ask("SendMessageBatch", Entries=_entries(3), **asked)
     for _ in range(2):
         sqs.ask("SendMessageBatch", Entries=[{"Id": each, "MessageBody": "x"} for each in "ab"],
                 **asked)  # fmt: skip
-    assert len(sqs.received("q", by="other")) == 2
+    assert len(sqs.received("few", by="other")) == 2
 
 
 def test_numbers_of_a_sequence_grow_within_a_millisecond_too(sqs: SqsWeb) -> None:
@@ -110,43 +110,37 @@ def test_numbers_of_a_sequence_grow_within_a_millisecond_too(sqs: SqsWeb) -> Non
     assert len(numbers) == 10
 
 
-def _emptied(sqs: SqsWeb, queue: str) -> None:
-    while found := sqs.received(queue):
-        for one in found:
-            sqs.ask("DeleteMessage", QueueUrl=queue, ReceiptHandle=one["ReceiptHandle"])
-
-
 def test_a_client_that_has_all_it_may_is_answered_and_does_not_wait(sqs: SqsWeb) -> None:
-    _emptied(sqs, "q")
+    sqs.made("single")
 
     def take() -> list[dict[str, Any]]:
         with suppress(SqsRefused):  # one that comes so late that the other has the message
-            return sqs.received("q", by="single", WaitTimeSeconds=20)
+            return sqs.received("single", by="single", WaitTimeSeconds=20)
         return []
 
     with ThreadPoolExecutor(2) as threads:
         waiting = [threads.submit(take) for _ in range(2)]
         for _ in range(2):
-            sqs.sent("q")
+            sqs.sent("single")
         assert sorted(len(each.result()) for each in waiting) == [0, 1]
 
 
 def test_what_is_visible_again_at_once_is_not_in_flight(sqs: SqsWeb) -> None:
-    _emptied(sqs, "q")
-    sent = sqs.sent("q")
-    counts, before = [], sqs.gateway.open_in("q", GROUP)
+    sqs.made("again")
+    sent = sqs.sent("again")
+    counts = []
     for _ in range(2):
-        [one] = sqs.received("q", VisibilityTimeout=0)
+        [one] = sqs.received("again", VisibilityTimeout=0)
         assert (one["MessageId"], one["Attributes"]["SenderId"]) == (sent, "owner")
         counts.append(one["Attributes"]["ApproximateReceiveCount"])
-        assert sqs.gateway.open_in("q", GROUP) == before
+        assert sqs.gateway.open_in("again", GROUP) == 0
     assert counts == ["1", "2"]
 
 
 def test_one_answer_has_the_oldest_first(sqs: SqsWeb) -> None:
-    _emptied(sqs, "q")
-    sent = [sqs.sent("q") for _ in range(8)]
-    assert [one["MessageId"] for one in sqs.received("q")] == sent
+    sqs.made("oldest")
+    sent = [sqs.sent("oldest") for _ in range(8)]
+    assert [one["MessageId"] for one in sqs.received("oldest")] == sent
 
 
 def test_what_is_older_than_its_queue_keeps_is_removed_and_not_received(sqs: SqsWeb) -> None:
@@ -165,39 +159,41 @@ def test_what_is_older_than_its_queue_keeps_is_removed_and_not_received(sqs: Sqs
 def test_what_is_too_old_is_not_all_that_a_client_gets(
     sqs: SqsWeb, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    _emptied(sqs, "q")
-    sent = [sqs.sent("q"), sqs.sent("q")]
+    sqs.made("old")
+    sent = [sqs.sent("old"), sqs.sent("old")]
 
     async def without_first(_queue: object, found: Sequence[Any]) -> list[Any]:
         return [one for one in found if one.message.delivery.id != sent[0]]
 
     verbs = sqs.front._operations["ReceiveMessage"][1].__self__  # type: ignore[attr-defined]
     monkeypatch.setattr(verbs, "_without_old", without_first)
-    found = sqs.received("q", MaxNumberOfMessages=1)
+    found = sqs.received("old", MaxNumberOfMessages=1)
     assert [one["MessageId"] for one in found] == sent[1:]
 
 
 def test_an_attempt_is_repeated_for_its_queue_and_its_time_alone(sqs: SqsWeb) -> None:
-    sqs.sent("q.fifo", "first", MessageGroupId="attempt")
+    sqs.made("attempt.fifo", FifoQueue="true", ContentBasedDeduplication="true")
+    sqs.sent("attempt.fifo", "first", MessageGroupId="attempt")
     asked = {"ReceiveRequestAttemptId": "one", "MaxNumberOfMessages": 1}
-    _emptied(sqs, "q")
-    first, again = sqs.received("q.fifo", **asked), sqs.received("q.fifo", **asked)
+    sqs.made("empty")
+    first, again = sqs.received("attempt.fifo", **asked), sqs.received("attempt.fifo", **asked)
     assert first == again
-    assert sqs.received("q", **asked) == []
+    assert sqs.received("empty", **asked) == []
     CLOCK.advance(299_000)
-    assert sqs.received("q.fifo", **asked) == first
+    assert sqs.received("attempt.fifo", **asked) == first
     CLOCK.advance(2000)
-    assert sqs.received("q.fifo", **asked) != first
+    assert sqs.received("attempt.fifo", **asked) != first
 
 
 def test_an_attempt_of_which_all_is_settled_gets_what_comes_next(sqs: SqsWeb) -> None:
+    sqs.made("next.fifo", FifoQueue="true", ContentBasedDeduplication="true")
     asked = {"ReceiveRequestAttemptId": "two", "MaxNumberOfMessages": 1}
     for body in ("one", "two"):
-        sqs.sent("q.fifo", body, MessageGroupId="next")
+        sqs.sent("next.fifo", body, MessageGroupId="next")
     for body in ("one", "two"):
-        [found] = sqs.received("q.fifo", **asked)
+        [found] = sqs.received("next.fifo", **asked)
         assert found["Body"] == body
-        sqs.ask("DeleteMessage", QueueUrl="q.fifo", ReceiptHandle=found["ReceiptHandle"])
+        sqs.ask("DeleteMessage", QueueUrl="next.fifo", ReceiptHandle=found["ReceiptHandle"])
 
 
 def test_a_receipt_that_settles_nothing_is_told_by_what_it_is(sqs: SqsWeb) -> None:
@@ -242,9 +238,9 @@ def test_what_a_client_that_hangs_up_was_about_to_receive_is_put_back(
     sqs: SqsWeb, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It hangs up as soon as something is settled for it, which the store does not answer."""
-    _emptied(sqs, "q")
-    sqs.sent("q")
-    is_asked, before = asyncio.Event(), sqs.gateway.open_in("q", GROUP)
+    sqs.made("left")
+    sqs.sent("left")
+    is_asked = asyncio.Event()
 
     class Leaving:
         async def receive(self) -> dict[str, str]:
@@ -257,14 +253,14 @@ def test_what_a_client_that_hangs_up_was_about_to_receive_is_put_back(
 
     caller, request = Caller("one", None, SYSTEM_CLOCK), Leaving()
     call = SqsCall("http://x", caller, "", request)  # type: ignore[arg-type]
-    asked = ReceiveMessage(queue_url="q", visibility_timeout=0, wait_time_seconds=20)
+    asked = ReceiveMessage(queue_url="left", visibility_timeout=0, wait_time_seconds=20)
     receive = sqs.front._operations["ReceiveMessage"][1]
     with monkeypatch.context() as silent:
         silent.setattr(sqs.gateway, "settle", settle)
         assert sqs.web.portal is not None
         assert sqs.web.portal.call(receive, asked, call) == {}
-    assert (sqs.gateway.open_in("q", GROUP), caller.client.open) == (before, 0)
-    [one] = sqs.received("q")
+    assert (sqs.gateway.open_in("left", GROUP), caller.client.open) == (0, 0)
+    [one] = sqs.received("left")
     assert one["Attributes"]["ApproximateReceiveCount"] == "1"
 
 
