@@ -165,25 +165,6 @@ def test_how_late_a_message_is_does_not_count_its_jitter() -> None:
     assert late
 
 
-def test_a_message_whose_slot_was_split_is_looked_up_by_its_id(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    scene = Scene()
-    sought: list[Any] = []
-
-    def find(_topic: object, one: Any, _most: int) -> Any:
-        sought.append((one.id, one.slot))
-        return SimpleNamespace(records=[])
-
-    monkeypatch.setattr(scene.store, "find", find)
-    for place in ((3, 7), (4, 7), None):
-        one = schedule(overlap="skip").with_progress(
-            last_id="cron/report/x", last_topic=ORDERS.name, last_place=place
-        )
-        scene.leader._is_busy(one)
-    assert [slot for _, slot in sought] == [3, None, None]
-
-
 def test_a_schedule_of_another_topic_than_before_waits_for_its_message_there() -> None:
     scene, events = Scene(), Topic("events", slots=4)
     scene.store.declare(events)
@@ -248,8 +229,3 @@ def test_an_exclusion_with_seconds_leaves_out_those_seconds_alone() -> None:
     timing = checked_timing(Timing(when="every 10s", exclude=("0-20 * * * * *",)), NOW_MS)
     found = [tick_ms - NOW_MS for tick_ms in timing.ticks(NOW_MS, NOW_MS + MINUTE_MS)]
     assert found == [30_000, 40_000, 50_000]
-
-
-def test_a_record_says_the_same_after_it_was_written() -> None:
-    one = sending(schedule(), NOW_MS)
-    assert msgspec.json.decode(msgspec.json.encode(one), type=Schedule) == one

@@ -45,19 +45,6 @@ def test_messages_of_one_basis_lie_in_one_slot_and_keys_keep_their_order(
     assert seen == {f"order-{n}": list(range(n, 100, 10)) for n in range(10)}
 
 
-def test_a_serial_consumer_handles_all_of_a_basis_in_line(each_app: QFrame) -> None:
-    topic = Topic("t", slots=16)
-    seen: list[int] = []
-
-    @each_app.consumer(topic, "g", serial=True)
-    def handle(message: Message) -> None:
-        seen.append(message.body)
-
-    each_app.publish_many(topic, orders(50))
-    each_app.run(burst=True)
-    assert seen == list(range(50))
-
-
 @pytest.mark.parametrize("kind", KEYED)
 def test_every_way_to_publish_takes_it(kind: str) -> None:
     topic = Topic("t", kind=kind, slots=16)
