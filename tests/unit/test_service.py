@@ -65,7 +65,7 @@ def fail(name: str, error: BaseException) -> None:
     raise AssertionError(f"{name} failed") from error
 
 
-def test_a_part_runs_once_in_a_daemon_thread_of_its_name_however_often_it_is_started() -> None:
+def test_a_part_runs_once_in_a_daemon_thread_of_its_name_until_it_is_stopped() -> None:
     part = Part()
     for _ in range(3):
         part.start()
@@ -73,17 +73,11 @@ def test_a_part_runs_once_in_a_daemon_thread_of_its_name_however_often_it_is_sta
     assert (thread.name, thread.daemon) == ("qframe.part.topic.group", True)
     assert part.alive
     assert not part.stopping
-    assert part.stop(60)
-    assert len(part.threads) == 1
-
-
-def test_stopping_wakes_the_part_and_waits_for_its_end_however_often_it_is_stopped() -> None:
-    part = Part()
-    part.start()
-    eventually(lambda: part.threads)
     assert [part.stop(60) for _ in range(3)] == [True] * 3
     assert part.stopping
+    part.start()
     assert not part.alive
+    assert len(part.threads) == 1
 
 
 def test_a_part_that_was_stopped_before_it_started_never_runs() -> None:
@@ -94,41 +88,17 @@ def test_a_part_that_was_stopped_before_it_started_never_runs() -> None:
     assert part.threads == []
 
 
-def test_a_part_that_has_ended_is_not_started_again() -> None:
-    part = Part()
-    part.start()
-    assert part.stop(60)
-    part.start()
-    assert not part.alive
-    assert len(part.threads) <= 1
-
-
-def test_a_part_is_alive_from_its_start_to_its_end() -> None:
+def test_a_part_that_does_not_end_is_alive_and_told_to_stop_without_a_wait() -> None:
     part = Stubborn()
     assert not part.alive
     part.start()
-    assert part.alive
-    part.let_go.set()
-    eventually(lambda: not part.alive)
-
-
-def test_stopping_answers_false_where_the_part_has_not_ended_in_time() -> None:
-    part = Stubborn()
-    part.start()
+    part.ask_to_stop()
+    assert part.stopping
     assert not part.stop(0.01)
     assert part.alive
     part.let_go.set()
     assert part.stop(60)
-
-
-def test_asking_to_stop_does_not_wait() -> None:
-    part = Stubborn()
-    part.start()
-    part.ask_to_stop()
-    assert part.stopping
-    assert part.alive
-    part.let_go.set()
-    assert part.stop(60)
+    assert not part.alive
 
 
 def test_a_part_may_stop_itself() -> None:
