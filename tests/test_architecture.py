@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import ast
-import os
-import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from programs import ROOT, python
 
 import qframe
 
-ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "qframe"
 MAX_LINES = 400
 
@@ -211,11 +209,8 @@ sys.stdout = sys.__stdout__
 def test_a_process_loads_the_libraries_that_it_uses_and_no_other(
     code: str, needed: set[str], tmp_path: Path
 ) -> None:
-    said = subprocess.run(
-        [sys.executable, "-c", f"{code}\nimport sys; print(*sorted(sys.modules))"],
-        capture_output=True, text=True, check=True, cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-    )  # fmt: skip
+    said = python("-c", f"{code}\nimport sys; print(*sorted(sys.modules))", cwd=tmp_path)
+    assert said.returncode == 0, said.stderr
     loaded = set(said.stdout.split())
     assert loaded & (DRIVERS | EDGES) == needed
     assert "sqlalchemy.orm" not in loaded
@@ -223,11 +218,7 @@ def test_a_process_loads_the_libraries_that_it_uses_and_no_other(
 
 def test_a_command_looks_for_no_garbage_among_what_it_has_loaded(tmp_path: Path) -> None:
     told = "import gc; print(gc.isenabled(), gc.get_freeze_count() > 10_000)"
-    said = subprocess.run(
-        [sys.executable, "-c", COMMAND.format(["--version"]) + told],
-        capture_output=True, text=True, check=True, cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-    )  # fmt: skip
+    said = python("-c", COMMAND.format(["--version"]) + told, cwd=tmp_path)
     assert said.stdout.split() == ["True", "True"]
 
 
@@ -248,10 +239,7 @@ SLOW = {"asyncio", "email", "http", "importlib.metadata", "multiprocessing", "sq
 
 
 def test_import_loads_these_modules_and_no_other() -> None:
-    said = subprocess.run(
-        [sys.executable, "-c", "import qframe, sys; print(*sys.modules)"],
-        capture_output=True, text=True, check=True, env={**os.environ, "PYTHONPATH": str(ROOT)},
-    )  # fmt: skip
+    said = python("-c", "import qframe, sys; print(*sys.modules)")
     loaded = set(said.stdout.split())
     assert "qframe.topic" in loaded
     assert {name.split(".")[1] for name in loaded if name.startswith("qframe.")} <= set(

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import os
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
-ROOT = Path(__file__).parent.parent
+from programs import ROOT, python
+
 PLANTED = {
     "clock.py": "from qframe.app.qframe import QFrame",
     "runtime/worker.py": "from qframe.telemetry import logs",
@@ -32,13 +30,10 @@ FOUND = (
 
 def linted(folder: Path) -> tuple[bool, str]:
     """Whether the package in a folder keeps the contracts, and what import-linter says."""
-    said = subprocess.run(
-        [
-            sys.executable, "-c", "from importlinter.cli import lint_imports_command as run; run()",
-            "--no-cache", "--no-logo", "--config", str(ROOT / "pyproject.toml"),
-        ],
-        cwd=folder, env={**os.environ, "PYTHONPATH": str(folder), "COLUMNS": "200"},
-        capture_output=True, text=True, check=False,
+    said = python(
+        "-c", "from importlinter.cli import lint_imports_command as run; run()",
+        "--no-cache", "--no-logo", "--config", str(ROOT / "pyproject.toml"),
+        cwd=folder, PYTHONPATH=str(folder), COLUMNS="200",
     )  # fmt: skip
     return said.returncode == 0, said.stdout + said.stderr
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 
 import promises
 import pytest
+from programs import python
 
 
 def test_every_promise_has_a_test_on_each_of_its_stores_and_the_page_lists_them(
@@ -22,10 +21,7 @@ def test_every_promise_has_a_test_on_each_of_its_stores_and_the_page_lists_them(
         return
     whole = [Path(each).resolve() for each in config.args] == [promises.ROOT / "tests"]
     if not whole or option.keyword or option.markexpr or option.parts:
-        command = [sys.executable, promises.__file__, "--check"]
-        done = subprocess.run(
-            command, cwd=promises.ROOT, capture_output=True, text=True, check=False
-        )
+        done = python(promises.__file__, "--check")
         assert done.returncode == 0, done.stdout + done.stderr
         return
     assert promises.missing(holders) == []

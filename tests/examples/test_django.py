@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 from checking import database_url, engine_of
 from eventually import eventually
+from programs import ROOT, python
 from sqlalchemy import text
 
-ROOT = Path(__file__).parents[2]
 CLAIMS = [
     "80 orders, 80 bills",
     "all messages came again: 80 bills",
@@ -31,10 +31,6 @@ for number in range(20):
 OTHERS = "pid <> pg_backend_pid() AND datname = current_database()"
 
 
-def command(*words: str) -> list[str]:
-    return [sys.executable, *words]
-
-
 def environment(folder: Path, url: str) -> dict[str, str]:
     return {
         **os.environ, "PYTHONPATH": str(ROOT), "SHOP_DATABASE": url,
@@ -44,9 +40,7 @@ def environment(folder: Path, url: str) -> dict[str, str]:
 
 
 def run(folder: Path, url: str, *words: str) -> subprocess.CompletedProcess[str]:
-    done = subprocess.run(
-        command(*words), cwd=folder, env=environment(folder, url), capture_output=True, text=True
-    )
+    done = python(*words, cwd=folder, **environment(folder, url))
     assert done.returncode == 0, done.stdout + done.stderr
     return done
 
@@ -74,7 +68,7 @@ def test_a_worker_goes_on_after_its_database_has_closed_all_connections(
     url = database_url(request, "postgres", tmp_path)
     run(tmp_path, url, "-c", TAKING)
     worker = subprocess.Popen(
-        command("-m", "qframe", "worker", "examples.django_shop.handlers"),
+        [sys.executable, "-m", "qframe", "worker", "examples.django_shop.handlers"],
         cwd=tmp_path, env=environment(tmp_path, url), stderr=subprocess.PIPE, text=True,
     )  # fmt: skip
     try:

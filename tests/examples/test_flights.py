@@ -3,19 +3,13 @@
 from __future__ import annotations
 
 import sqlite3
-import subprocess
-import sys
 from pathlib import Path
 from zlib import crc32
 
 import pytest
+from programs import python
 
-ROOT = Path(__file__).parents[2]
 KILLS = 10
-
-
-def run(*command: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([sys.executable, *command], cwd=ROOT, capture_output=True, text=True)
 
 
 def applied(folder: Path) -> dict[str, int]:
@@ -36,7 +30,7 @@ def test_the_demo_proves_its_totals(
     where = ["--keep", str(tmp_path)]
     if store == "redis":
         where += ["--store", request.getfixturevalue("redis_server").url]
-    answer = run("-m", "examples.flights", "--limit", "1000", *where)
+    answer = python("-m", "examples.flights", "--limit", "1000", *where)
     assert answer.returncode == 0, answer.stdout + answer.stderr
     chosen = 2 * sum(crc32(f"departure-{number}".encode()) % 97 == 0 for number in range(1000))
     assert "totals equal the data set's: 1,000 departures" in answer.stdout
@@ -75,7 +69,7 @@ def test_the_demo_proves_its_totals(
 def test_the_demo_says_so_when_its_proof_fails(
     tmp_path: Path, limit: int, sabotage: str, failing: str
 ) -> None:
-    answer = run(
+    answer = python(
         "-c",
         "import pathlib, sys, sqlalchemy\n"
         "from examples.flights import __main__ as demo, folder\n"
@@ -93,7 +87,7 @@ def test_the_demo_says_so_when_its_proof_fails(
 def test_ten_kills_at_random_moments_change_no_total_and_lose_no_event(
     tmp_path: Path, seed: int
 ) -> None:
-    answer = run(
+    answer = python(
         "-m", "examples.flights.crash", "--limit", "1200", "--kills", str(KILLS),
         "--seed", str(seed), "--keep", str(tmp_path),
     )  # fmt: skip
@@ -109,6 +103,6 @@ def test_ten_kills_at_random_moments_change_no_total_and_lose_no_event(
     ids=" ".join,
 )
 def test_a_number_that_makes_no_sense_is_refused(arguments: list[str]) -> None:
-    answer = run("-m", *arguments)
+    answer = python("-m", *arguments)
     assert answer.returncode == 2
     assert "must be" in answer.stderr.splitlines()[-1]

@@ -2,22 +2,16 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
-
-ROOT = Path(__file__).parents[2]
+from programs import ROOT, python
 
 
 def pytest_run(*arguments: str, cwd: Path = ROOT) -> subprocess.CompletedProcess[str]:
     # Where qframe is installed the plugin is found by itself; here it may not be.
-    return subprocess.run(
-        [sys.executable, "-m", "pytest", "-p", "qframe.testing.plugin", *arguments],
-        cwd=cwd, capture_output=True, text=True, env={**os.environ, "PYTHONPATH": str(ROOT)},
-    )  # fmt: skip
+    return python("-m", "pytest", "-p", "qframe.testing.plugin", *arguments, cwd=cwd)
 
 
 def test_the_examples_tests_pass_where_pytest_has_no_other_plugins() -> None:

@@ -3,17 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
 import re
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 from cli_program import Program
+from programs import ROOT, python
 from servers import RedisServer
-
-ROOT = Path(__file__).parents[2]
 
 
 @pytest.mark.gate
@@ -58,10 +53,7 @@ def test_the_example_of_flow_keeps_its_limit_and_pays_every_payment_once_and_in_
 def test_an_example_of_batches_writes_every_row_once_but_what_the_table_refuses_in_few_calls(
     name: str, said: str, most: int, told: list[tuple[str, str]]
 ) -> None:
-    answer = subprocess.run(
-        [sys.executable, "-W", "error", "-m", f"examples.{name}"], cwd=ROOT, capture_output=True,
-        text=True, env={**os.environ, "PYTHONPATH": str(ROOT)},
-    )  # fmt: skip
+    answer = python("-W", "error", "-m", f"examples.{name}")
     assert answer.returncode == 0, answer.stderr
     lines = [json.loads(line) for line in answer.stderr.splitlines()]
     assert [(line["event"], line["error"]) for line in lines] == told

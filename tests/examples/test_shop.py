@@ -2,43 +2,30 @@
 
 from __future__ import annotations
 
-import os
 import re
 import shlex
-import subprocess
-import sys
 from fnmatch import fnmatch
-from pathlib import Path
 
 import pytest
+from programs import ROOT, python
 from typer.testing import CliRunner
 
 from qframe.cli.main import cli
 
-ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "examples" / "shop" / "deploy"
 CLAIMS = 8
 
 
-def run(*words: str, is_strict: bool = False) -> subprocess.CompletedProcess[str]:
-    """Runs a module; a strict run takes a warning for an error."""
-    strictly = ["-W", "error"] if is_strict else []
-    return subprocess.run(
-        [sys.executable, *strictly, "-m", *words], cwd=ROOT, capture_output=True, text=True,
-        env={**os.environ, "PYTHONPATH": str(ROOT), "COLUMNS": "120"},
-    )  # fmt: skip
-
-
 @pytest.mark.promise(2)
 def test_every_sum_is_right_though_workers_are_killed_under_load() -> None:
-    done = run("examples.shop", "--orders", "120", "--kills", "3", is_strict=True)
+    done = python("-W", "error", "-m", "examples.shop", "--orders", "120", "--kills", "3")
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stdout.count(" yes") == CLAIMS
     assert "3 workers were killed" in done.stdout
 
 
 def test_the_shops_own_tests_pass() -> None:
-    done = run("pytest", "-p", "qframe.testing.plugin", "examples/shop")
+    done = python("-m", "pytest", "-p", "qframe.testing.plugin", "examples/shop")
     assert done.returncode == 0, done.stdout + done.stderr
     assert "9 passed" in done.stdout
 

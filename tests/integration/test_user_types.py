@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 
-ROOT = Path(__file__).parents[2]
+from programs import ROOT, python
 
 RIGHT = """
 from dataclasses import dataclass
@@ -127,9 +124,9 @@ def test_strict_types_of_a_users_code_are_wrong_where_it_is_and_nowhere_else(
 ) -> None:
     (tmp_path / "right.py").write_text(RIGHT, encoding="utf-8")
     (tmp_path / "wrong.py").write_text(WRONG, encoding="utf-8")
-    ran = subprocess.run(
-        [sys.executable, "-m", "mypy", "--strict", "--config-file=", "right.py", "wrong.py"],
-        cwd=tmp_path, capture_output=True, text=True, env={**os.environ, "MYPYPATH": str(ROOT)},
+    ran = python(
+        "-m", "mypy", "--strict", "--config-file=", "right.py", "wrong.py",
+        cwd=tmp_path, MYPYPATH=str(ROOT), PYTHONPATH="",
     )  # fmt: skip
     found = {int(line) for line in re.findall(r"^wrong\.py:(\d+): error", ran.stdout, re.MULTILINE)}
     wrong = {number for number, line in enumerate(WRONG.splitlines(), 1) if "# wrong" in line}
