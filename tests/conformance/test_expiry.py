@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
-from bench import SETTLED, Bench, body_of
+from bench import SETTLED, STALE, Bench, body_of
+from test_growing import grown
 
 from qframe.errors import UnknownGroup
 from qframe.stores.base import Store
@@ -197,6 +198,24 @@ def test_a_drop_that_broke_off_half_way_is_finished_by_a_later_sweep(bench: Benc
     [one] = bench.got(topic)
     assert body_of(one) == "new"
     assert bench.ack(topic, one) == SETTLED
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_it_is_known_in_slots_that_were_split_after_it_was_to_expire_there(
+    bench: Bench, kind: str
+) -> None:
+    topic = bench.topic(kind, slots=2)
+    bench.store.subscribe(topic, "g", expires_ms=1000)
+    bench.take(topic)
+    for number in range(8):
+        bench.publish(topic, number, f"k{number}")
+    got, epochs = bench.got(topic), bench.store.epochs(topic, "g")
+    after = grown(bench, topic, 4)
+    bench.store.subscribe(after, "g")
+    bench.advance(1000)
+    assert swept(bench) == ["g"]
+    assert bench.store.acknowledge(topic, "g", got, epochs) == STALE * 8
+    assert len(bench.got(after)) == 8
 
 
 def test_dropping_it_by_hand_forgets_its_time(bench: Bench) -> None:

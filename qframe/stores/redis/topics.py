@@ -159,7 +159,8 @@ def sweep(redis: Redis, keys: SlotKeys, limit: int, now: str) -> int:
         while removed < limit:
             step = min(500, limit - removed)
             words = (now, str(topic.kind), topic.retain_ms, step, topic.history_ms)
-            gone = redis.one(keys.call("sweep", slot, *words, int(slot in past)))
+            split = 0 if slot not in past else 1 if slot == 0 else 2
+            gone = redis.one(keys.call("sweep", slot, *words, split))
             removed += gone
             if gone < step:
                 break

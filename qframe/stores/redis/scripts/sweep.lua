@@ -4,7 +4,9 @@
 --   the leads to 500 dead letters that died before stores kept leads.
 -- KEYS[1] slot: the slot's prefix; what is touched begins with it.
 -- ARGV[1] given (now), ARGV[2] kind, ARGV[3] retain (ms), ARGV[4] limit, 500 at most,
---   ARGV[5] history (ms), ARGV[6] past (1 for a slot that was split: it has groups and history).
+--   ARGV[5] history (ms), ARGV[6] past (0 for a slot in use; 1 for the first one of a topic, which
+--   was split, and has its groups still; 2 for another one that was split: when its groups expire
+--   it does not know any more, and it has history alone).
 -- Reply: how many, a group being one; the limit also where more of a group is to be removed; 0 of a
 --   slot that is being split.
 -- Cost: 8 commands, and 3 for each group; 1 more where marks have passed, 2 for a group of which
@@ -17,7 +19,7 @@ local slot = KEYS[1]
 local given, kind, retain = ARGV[1], ARGV[2], tonumber(ARGV[3])
 local limit, history, past = tonumber(ARGV[4]), tonumber(ARGV[5]), ARGV[6]
 --@include time closed head roster drop log
-if past ~= '1' and is_closed(slot) then
+if past == '0' and is_closed(slot) then
   return 0
 end
 local now = time_ms(given)
@@ -27,8 +29,8 @@ if #passed > 0 then
   redis.call('ZREM', slot .. 'ids', unpack(passed))
 end
 local removed = #passed
-local expired = redis.call('ZRANGEBYSCORE', slot .. 'expiries', '-inf', string.format('%.0f', now),
-  'LIMIT', 0, limit)
+local expired = past ~= '2' and redis.call('ZRANGEBYSCORE', slot .. 'expiries', '-inf',
+  string.format('%.0f', now), 'LIMIT', 0, limit) or {}
 for _, name in ipairs(expired) do
   if removed < limit then
     local _, remains = drop(slot, name, kind)
@@ -54,7 +56,7 @@ for _, name in ipairs(names) do
     removed = removed + #over
   end
 end
-if kind ~= 'stream' or past == '1' or removed >= limit then
+if kind ~= 'stream' or past ~= '0' or removed >= limit then
   return removed
 end
 local first = tonumber(redis.call('GET', slot .. 'first') or 0)
