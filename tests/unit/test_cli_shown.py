@@ -16,6 +16,7 @@ from typer.testing import CliRunner
 
 from qframe import Message, QFrame, Reject, Topic
 from qframe.admin.owners import OwnerInfo, WorkerInfo
+from qframe.cli import watch
 from qframe.cli.main import cli
 from qframe.cli.output import (
     console,
@@ -199,6 +200,15 @@ def test_slots_of_one_owner_are_one_row_and_epochs_have_no_zeros_in_front() -> N
 def test_a_database_in_memory_is_told_the_store_for_it() -> None:
     with pytest.raises(BadUrl, match="model://"), QFrame("sqlite:///:memory:") as app:
         app.store.now_ms()
+
+
+def test_topics_and_groups_are_looked_at_again_and_again(
+    app: QFrame, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(watch, "_looks", lambda view, look, heard: iter([view, look()]))
+    for words in (("topics",), ("topics", "orders"), ("groups", "orders"), ("workers",)):
+        first, second = shown(*words, "--watch", "--json").splitlines()
+        assert json.loads(first) == json.loads(second)
 
 
 def test_a_json_array_is_printed_as_its_values_come(capsys: pytest.CaptureFixture[str]) -> None:

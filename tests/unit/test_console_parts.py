@@ -476,16 +476,18 @@ def test_forms_and_jobs_are_kept_up_to_a_number() -> None:
 
 
 def test_pages_are_looked_at_anew_once_a_job_has_ended_and_not_before() -> None:
-    go_on, looked, states = threading.Event(), threading.Event(), []
+    go_on, looked = threading.Event(), threading.Event()
+    started: list[Job] = []
+    states: list[list[str]] = []
 
     def look() -> None:
-        states.append(job.state)
+        states.append([job.state for job in started])
         looked.set()
 
-    job = Jobs(look).start(TASK, lambda _: (int(go_on.wait(60)), ""))
+    started.append(Jobs(look).start(TASK, lambda _: (int(go_on.wait(60)), "")))
     go_on.set()
     assert looked.wait(60)
-    assert states == ["done"]
+    assert states == [["done"]]
 
 
 def test_a_job_that_is_stopped_counts_its_last_step() -> None:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import signal
-import sys
+import socket
 import urllib.error
 import urllib.request
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -41,14 +42,11 @@ def page(url: str, **headers: str) -> str:
 @pytest.mark.gate
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_it_serves_the_store_with_a_badge_until_it_is_told_to_stop(
-    program: Program, number: signal.Signals
+    start: Callable[..., Running], program: Program, number: signal.Signals
 ) -> None:
     url = f"http://127.0.0.1:{free_port()}"
-    command = [sys.executable, "-m", "qframe", "console", "--port", url[7:], "--prefix", "/ops"]
-    variables = program.environment(QFRAME_CONSOLE_TOKEN=TOKEN)
-    with Running(
-        [*command, "--environment", "production"], program.directory, variables
-    ) as running:
+    words = ["--port", url[7:], "--prefix", "/ops", "--environment", "production"]
+    with start("console", *words, QFRAME_CONSOLE_TOKEN=TOKEN) as running:
         eventually(lambda: "Token" in page(f"{url}/ops/"), within=WITHIN_S)
         shown = page(f"{url}/ops/", Authorization=f"Bearer {TOKEN}")
         assert "/ops/topics/orders" in shown
@@ -65,3 +63,10 @@ def test_another_address_without_a_token_or_a_proxys_word_is_refused(
     ran = program.run("console", "--port", port)
     assert ran.code == 1
     assert "QFRAME_CONSOLE_TOKEN" in ran.err
+
+
+def test_a_port_that_is_taken_is_an_error_in_one_line(program: Program) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        taken = f"127.0.0.1:{server.getsockname()[1]}"
+        said = program.refused("console", "--port", taken)
+    assert said.startswith(f"error: --port '{taken}': it cannot be bound (Address already")

@@ -8,6 +8,7 @@ import signal
 import socket
 import sys
 import threading
+from collections.abc import Callable
 from http.client import HTTPConnection
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -57,19 +58,18 @@ def program(tmp_path: Path) -> Program:
 
 
 @pytest.mark.gate
-def test_one_port_and_one_file_tell_of_all_workers_of_a_supervisor(program: Program) -> None:
+def test_one_port_and_one_file_tell_of_all_workers_of_a_supervisor(
+    program: Program, start: Callable[..., Running]
+) -> None:
     port, file = free_port(), program.directory / "health"
-    command = [
-        sys.executable, "-m", "qframe", "worker", "numbers_of", "--processes", "2",
-        "--health-port", f"127.0.0.1:{port}",
-    ]  # fmt: skip
+    words = ["numbers_of", "--processes", "2", "--health-port", f"127.0.0.1:{port}"]
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
         manager.bind(str(program.directory / "notify"))
         manager.settimeout(WITHIN_S)
-        environment = program.environment(
-            QFRAME_HEALTH_FILE=str(file), NOTIFY_SOCKET=manager.getsockname()
-        )
-        with Running(command, program.directory, environment) as running:
+        address = manager.getsockname()
+        with start(
+            "worker", *words, QFRAME_HEALTH_FILE=str(file), NOTIFY_SOCKET=address
+        ) as running:
             running.wait_for("supervisor.started")
             assert ask(port, "/livez").status == 200
             eventually(lambda: ask(port, "/readyz").status == 200, within=WITHIN_S)
@@ -93,14 +93,15 @@ def test_one_port_and_one_file_tell_of_all_workers_of_a_supervisor(program: Prog
     assert not file.exists()
 
 
-WAITING = [sys.executable, "-m", "qframe", "worker", "numbers_of", "--wait", "60s"]
+WAITING = ["worker", "numbers_of", "--wait", "60s"]
 
 
-def test_a_worker_that_waits_for_its_store_is_starting_and_says_so(program: Program) -> None:
+def test_a_worker_that_waits_for_its_store_is_starting_and_says_so(
+    program: Program, start: Callable[..., Running]
+) -> None:
     port = free_port()
-    environment = program.environment(QFRAME_STORE="redis://127.0.0.1:1")
-    command = [*WAITING, "--health-port", f"127.0.0.1:{port}"]
-    with Running(command, program.directory, environment) as running:
+    words = [*WAITING, "--health-port", f"127.0.0.1:{port}"]
+    with start(*words, QFRAME_STORE="redis://127.0.0.1:1") as running:
         eventually(lambda: qframe_ping.run(port=str(port)) == 0, within=WITHIN_S)
         assert ask(port, "/livez").status == 200
         assert ask(port, "/startupz").status == 503
@@ -121,7 +122,8 @@ def test_a_containers_first_process_ends_at_sigterm_also_while_it_waits(program:
     environment = program.environment(
         QFRAME_STORE="redis://127.0.0.1:1", QFRAME_HEALTH_FILE=str(file)
     )
-    with Running([*container, *WAITING], program.directory, environment) as running:
+    command = [*container, sys.executable, "-m", "qframe", *WAITING]
+    with Running(command, program.directory, environment) as running:
         eventually(file.exists, within=WITHIN_S)
         (first,) = children_of(running.pid)
         os.kill(first, signal.SIGTERM)

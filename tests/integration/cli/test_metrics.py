@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import signal
-import sys
 import urllib.request
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -82,16 +82,16 @@ def settled(program: Program) -> int:
         return totals.settled
 
 
-def test_the_one_port_counts_what_killed_workers_have_handled(program: Program) -> None:
+def test_the_one_port_counts_what_killed_workers_have_handled(
+    program: Program, start: Callable[..., Running]
+) -> None:
     with program.app() as app:
         app.declare(TOPIC)
         app.publish_many(TOPIC, range(COUNT // 2))
     port = free_port()
-    command = [sys.executable, "-m", "qframe", "worker", "numbers_app", "--processes", "4"]
-    command += ["--metrics-port", f"127.0.0.1:{port}"]
+    words = ["numbers_app", "--processes", "4", "--metrics-port", f"127.0.0.1:{port}"]
     waiting = program.directory / "waiting.txt"
-    variables = program.environment(QFRAME_SESSION_TIMEOUT="3")
-    with Running(command, program.directory, variables) as running:
+    with start("worker", *words, QFRAME_SESSION_TIMEOUT="3") as running:
         eventually(lambda: settled(program) == COUNT // 2, within=WITHIN_S)
         with program.app() as app:
             app.publish_many(TOPIC, range(COUNT // 2, COUNT))
@@ -115,7 +115,7 @@ def test_the_one_port_counts_what_killed_workers_have_handled(program: Program) 
 @pytest.mark.gate
 @pytest.mark.parametrize("modules", [[], ["shop_outbox"]], ids=["no module", "a module"])
 def test_the_stores_numbers_are_served_though_no_worker_lives(
-    program: Program, modules: list[str]
+    program: Program, start: Callable[..., Running], modules: list[str]
 ) -> None:
     program.write(
         "shop_outbox.py",
@@ -130,9 +130,7 @@ def test_the_stores_numbers_are_served_though_no_worker_lives(
         app.store.subscribe(TOPIC, "g")
         app.publish_many(TOPIC, range(3))
     port = free_port()
-    command = [sys.executable, "-m", "qframe", "metrics", *modules]
-    command += ["--port", f"127.0.0.1:{port}"]
-    with Running(command, program.directory, program.environment()) as running:
+    with start("metrics", *modules, "--port", f"127.0.0.1:{port}") as running:
         eventually(lambda: any("serving" in line for line in running.lines), within=WITHIN_S)
         numbers = numbers_at(port)
         assert numbers["qframe_messages", "", ""] == 3

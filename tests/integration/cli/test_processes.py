@@ -17,6 +17,7 @@ from processes import WITHIN_S, Running, children_of, is_gone, send, title_of
 from qframe import Topic
 
 SECRET = "hunter2"
+WORKER = ("worker", "shop.numbers")
 # One topic for each worker: they need not agree who serves what.
 NUMBERS = """
 import os
@@ -49,15 +50,6 @@ def program(tmp_path: Path) -> Program:
     return program
 
 
-@pytest.fixture
-def start(program: Program) -> Callable[..., Running]:
-    def start(*words: str, **variables: str) -> Running:
-        command = [sys.executable, "-m", "qframe", "worker", "shop.numbers", *words]
-        return Running(command, program.directory, program.environment(**variables))
-
-    return start
-
-
 def written(program: Program, name: str) -> list[str]:
     path = program.directory / name
     return path.read_text(encoding="utf-8").splitlines() if path.exists() else []
@@ -82,7 +74,7 @@ def test_workers_have_numbers_titles_and_names_and_all_stop_at_one_signal(
 ) -> None:
     for number in (1, 2):
         publish(program, number, number)
-    with start("--processes", "2") as running:
+    with start(*WORKER, "--processes", "2") as running:
         children = serving(running, 2)
         assert title_of(running.pid) == "qframe: supervisor shop.numbers (2 workers)"
         assert sorted(title_of(pid) for pid in children) == [
@@ -107,7 +99,7 @@ def test_workers_have_numbers_titles_and_names_and_all_stop_at_one_signal(
 def test_one_that_is_killed_is_replaced_and_the_other_goes_on(
     program: Program, start: Callable[..., Running]
 ) -> None:
-    with start("--processes", "2") as running:
+    with start(*WORKER, "--processes", "2") as running:
         children = serving(running, 2)
         (victim,) = (pid for pid in children if "1/2" in title_of(pid))
         (other,) = (pid for pid in children if pid != victim)
@@ -133,7 +125,7 @@ def test_children_of_a_killed_supervisor_finish_what_they_have_begun_and_end(
     program: Program, start: Callable[..., Running]
 ) -> None:
     publish(program, 2, "slow")
-    with start("--processes", "2") as running:
+    with start(*WORKER, "--processes", "2") as running:
         children = serving(running, 2)
         eventually(lambda: written(program, "begun.txt"), within=WITHIN_S)
         running.signal(signal.SIGKILL)
@@ -148,7 +140,7 @@ def test_a_stop_that_reaches_the_children_twice_is_as_clean(
     program: Program, start: Callable[..., Running]
 ) -> None:
     publish(program, 2, "slow")
-    with start("--processes", "2") as running:
+    with start(*WORKER, "--processes", "2") as running:
         children = serving(running, 2)
         eventually(lambda: written(program, "begun.txt"), within=WITHIN_S)
         # As systemd does it; the supervisor first, which restarts one that ends before it hears.
@@ -169,7 +161,7 @@ def test_a_burst_ends_with_0_when_all_are_done_who_are_named_after_the_instance(
     program.write("qframe.toml", 'instance = "blue"\n')
     for number in (1, 2, 2, 3):
         publish(program, number, "x")
-    with start("--processes", "3", "--burst") as running:
+    with start(*WORKER, "--processes", "3", "--burst") as running:
         assert running.code() == 0
         assert children_of(running.pid) == []
     handled = sorted(line.split()[0] for line in written(program, "handled.txt"))
@@ -211,7 +203,7 @@ def test_the_store_is_waited_for_and_a_password_stays_hidden_meanwhile(
     start: Callable[..., Running],
 ) -> None:
     url = f"redis://:{SECRET}@127.0.0.1:1/0"
-    with start("--processes", "2", "--wait", "60s", "--store", url) as running:
+    with start(*WORKER, "--processes", "2", "--wait", "60s", "--store", url) as running:
         eventually(lambda: running.lines, within=WITHIN_S)  # it has imported the module
         (child,) = running.children
         assert title_of(child) == "qframe: worker 1/2 shop.numbers"
