@@ -25,13 +25,9 @@ from desk import ASYNC, ASYNC_BATCH, BATCH, OF_BATCHES, PULL, Ways
 from dials import HAS_PAUSED, Dials
 from eventually import eventually
 from history import (
-    ACCEPTED,
     CANCELLED,
-    ENDED,
-    FAILED,
     PAUSED,
     PUBLISHED,
-    REFUSED,
     STARTED,
     TUNED,
     UNWANTED,
@@ -44,6 +40,7 @@ from restraint import begun_by_newcomers, begun_too_often, handed_while_paused
 from servers import ZooKeeperServer
 from sharer import GROUP
 from storm import Storm
+from telling import tell
 from tenures import (
     Tenures,
     accepted_late,
@@ -234,24 +231,12 @@ def check_store(crew: Crew, facts: list[Fact], url: str) -> None:
 
 
 def report(run: Run, facts: list[Fact], faults: Counter[str], excused: Counter[str]) -> None:
-    """Prints what happened; `pytest -s` shows it."""
     counts = Counter(fact.what for fact in facts)
-    starts = [fact for fact in facts if fact.what == STARTED]
-    again = Counter(fact.attempt for fact in starts if fact.attempt > 1)
-    accepted, refused = (
-        sum(fact.number for fact in facts if fact.what == what) for what in (ACCEPTED, REFUSED)
-    )
-    whole_s = (facts[-1].at_ns - facts[0].at_ns) / 1e9
-    lines = [
-        f"{run.name}, seed {SEED}: {counts[PUBLISHED]} messages, {whole_s:.0f} s",
-        f"messages of other tags: {counts[UNWANTED]}",
+    calls = {(fact.by, fact.call) for fact in facts if fact.what == STARTED}
+    tell(
+        f"{run.name}, seed {SEED}", facts, f"messages of other tags: {counts[UNWANTED]}",
         f"{faults.total()} faults, joins, leaves: {dict(sorted(faults.items()))}",
         f"tuned {counts[TUNED]} times, paused {counts[PAUSED]} times",
-        f"handlers: {len(starts)} starts, {counts[ENDED]} ends, {counts[FAILED]} failures",
         f"messages that were cancelled in hand: {counts[CANCELLED]}",
-        f"calls of handlers: {len({(one.by, one.call) for one in starts})}",
-        f"starts by attempt from the second on: {dict(sorted(again.items()))}",
-        f"overlaps on a key: all excused: {dict(excused)}",
-        f"acknowledgements accepted: {accepted}, refused as stale: {refused}",
-    ]
-    print("", *lines, sep="\n  ")  # noqa: T201 - for people
+        f"calls of handlers: {len(calls)}", f"overlaps on a key: all excused: {dict(excused)}",
+    )  # fmt: skip

@@ -19,11 +19,12 @@ from pathlib import Path
 import pytest
 from checkers import missing, out_of_order, overtaking, too_often
 from crew import Crew
-from history import ACCEPTED, ENDED, PUBLISHED, REFUSED, STARTED, Fact, read
+from history import Fact, read
 from producing import Producing
 from servers import ZooKeeperServer
 from sharer import GROUP
 from storm import Storm
+from telling import tell
 from tenures import (
     Tenures,
     accepted_late,
@@ -126,30 +127,12 @@ def test_slots_are_shared_whatever_becomes_of_workers(
 def report(
     name: str, facts: list[Fact], faults: Counter[str], excused: Counter[str], tenures: Tenures
 ) -> None:
-    """Prints what happened; `pytest -s` shows it."""
-    counts = Counter(fact.what for fact in facts)
-    starts = [fact for fact in facts if fact.what == STARTED]
-    again = Counter(fact.attempt for fact in starts if fact.attempt > 1)
-    events = {
-        name: sum(fact.number for fact in facts if fact.what == name)
-        for name in sorted(counts)
-        if "." in name
-    }
-    accepted, refused = (
-        sum(fact.number for fact in facts if fact.what == what) for what in (ACCEPTED, REFUSED)
-    )
     late = [late_ns / 1e9 for _, late_ns in strays(facts, tenures)]
-    whole_s = (facts[-1].at_ns - facts[0].at_ns) / 1e9
-    lines = [
-        f"{name}, seed {SEED}: {counts[PUBLISHED]} messages, {whole_s:.0f} s",
+    tell(
+        f"{name}, seed {SEED}", facts,
         f"{faults.total()} faults, joins, leaves: {dict(sorted(faults.items()))}",
-        f"handlers: {len(starts)} starts, {counts[ENDED]} ends",
-        f"starts by attempt from the second on: {dict(sorted(again.items()))}",
         f"overlaps on a key: all excused: {dict(excused)}",
         f"handlers started without the slot: {len(late)}, {max(late, default=0):.3f} s too late",
-        f"acknowledgements accepted: {accepted}, refused as stale: {refused}",
         f"slots taken: {len(tenures.all)}",
         *told_s(unserved_s(facts, tenures)),
-        f"events: {events}",
-    ]
-    print("", *lines, sep="\n  ")  # noqa: T201 - for people
+    )  # fmt: skip

@@ -21,7 +21,6 @@ from history import (
     DIED,
     DUPLICATE,
     ENDED,
-    PUBLISHED,
     STARTED,
     STORE_BACK,
     STORE_KILLED,
@@ -35,6 +34,7 @@ from history import (
 from nursery import Child, Nursery
 from producing import Producing
 from servers import RedisServer
+from telling import tell
 
 from qframe import QFrame
 from qframe.drivers.redis import PATIENCE_S
@@ -197,26 +197,12 @@ def test_kills_of_workers_and_of_redis_lose_nothing_and_keep_order(tmp_path: Pat
 
 
 def report(facts: list[Fact], kills: Counter[str]) -> None:
-    """Prints what happened; `pytest -s` shows it."""
     counts = Counter(fact.what for fact in facts)
-    starts = [fact for fact in facts if fact.what == STARTED]
-    gap_s = max([after.at_ns - before.at_ns for before, after in pairwise(starts)]) / 1e9
-    again = Counter(fact.attempt for fact in starts if fact.attempt > 1)
-    events = {
-        name: sum(fact.number for fact in facts if fact.what == name)
-        for name in sorted(counts)
-        if "." in name
-    }
-    whole_s = (facts[-1].at_ns - facts[0].at_ns) / 1e9
+    starts = [fact.at_ns for fact in facts if fact.what == STARTED]
+    gap_s = max(after - before for before, after in pairwise(starts)) / 1e9
     doubts, refusals, known = counts[UNKNOWN], counts[UNAVAILABLE], counts[DUPLICATE]
-    lines = [
-        f"seed {SEED}: {MESSAGES} messages, {whole_s:.0f} s",
-        f"kills: {dict(kills)}",
-        f"messages acknowledged: {counts[PUBLISHED]}",
+    tell(
+        f"seed {SEED}", facts, f"kills: {dict(kills)}",
         f"publishing again: {doubts} in doubt, {refusals} refused, {known} by the producer itself",
-        f"handlers: {len(starts)} starts, {counts[ENDED]} ends",
-        f"starts by attempt from the second on: {dict(sorted(again.items()))}",
         f"longest time in which no handler started: {gap_s:.1f} s",
-        f"events: {events}",
-    ]
-    print("", *lines, sep="\n  ")  # noqa: T201 - for people
+    )  # fmt: skip

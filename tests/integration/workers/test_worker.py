@@ -239,6 +239,20 @@ def test_a_key_goes_on_when_what_waited_for_a_thread_is_lost(shop: Shop) -> None
     shop.stop()
 
 
+def test_a_message_that_its_user_forgets_comes_again_though_its_key_had_it(shop: Shop) -> None:
+    topic = Topic("t", slots=1)
+
+    @shop.app.consumer(topic, group="g", backoff=SOON)
+    def handle(message: Message) -> None:
+        message.auto_ack = message.attempt > 1
+        shop.seen.append((message.body, message.attempt))
+
+    shop.app.publish_many(topic, [Outgoing(number, key="k") for number in range(2)])
+    shop.start()
+    eventually(lambda: {(0, 2), (1, 2)} <= set(shop.seen), 20)
+    shop.stop()
+
+
 def test_an_error_after_the_ack_changes_nothing_any_more(shop: Shop) -> None:
     topic = Topic("t", slots=1)
 
