@@ -22,15 +22,7 @@ DELAY, MERGE = Topic("t", kind="delay", slots=1), Topic("t", kind="merge", slots
 
 
 class Store:
-    """A store that has what a test says, and notes what it was asked.
-
-    Args:
-        found: what an id or an offset leads to.
-        keyed: what a key leads to.
-        pages: what a scan comes upon, page by page.
-        groups: the groups.
-        first: the first messages of a key of a stream.
-    """
+    """A store in which an id leads to `found`, a key to `keyed`, and a scan to `pages`."""
 
     def __init__(
         self, found: Found | None = None, *, keyed: tuple[Record, ...] = (),

@@ -220,11 +220,6 @@ def test_an_option_named_as_in_another_system_is_answered_with_all_names(
         consumer_options(**{name: 3})
 
 
-def test_options_cannot_be_changed_behind_the_back() -> None:
-    with pytest.raises(AttributeError, match="cannot assign to field 'threads'"):
-        consumer_options().threads = 9  # type: ignore[misc]
-
-
 @pytest.mark.parametrize("model", [Settings, ConsumerOptions])
 def test_every_option_says_what_it_is_for_and_what_it_may_be(
     model: type[Settings] | type[ConsumerOptions],

@@ -43,10 +43,7 @@ def engine(tmp_path: Path) -> Iterator[Engine]:
 
 @pytest.fixture
 def program(tmp_path: Path, engine: Engine) -> Program:
-    """A store with three topics, and an outbox with a message that none of them would take.
-
-    Another waits behind each, and two that nothing is wrong with.
-    """
+    """Three topics, and an outbox of what they refuse, what waits behind it, and what is fine."""
     program = Program(tmp_path)
     outbox = Outbox(engine)
     with program.app() as app:
