@@ -7,13 +7,12 @@ import json
 import os
 import subprocess
 import sys
-import threading
-import time
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from eventually import eventually as until_so
 from warm_program import WarmProgram
 
 from qframe import QFrame, Topic
@@ -23,11 +22,7 @@ WITHIN_S = 300  # what hangs is found; how quick the machine is, is not the ques
 
 def eventually(is_so: Callable[[], bool], *, within_s: float) -> None:
     """Returns when it is so."""
-    pause = threading.Event()
-    until_s = time.monotonic() + within_s
-    while not is_so():
-        assert time.monotonic() < until_s, "it never was so"
-        pause.wait(0.05)
+    until_so(is_so, within_s)
 
 
 class Ran(NamedTuple):

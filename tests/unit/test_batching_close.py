@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import gc
-import subprocess
-import sys
 import threading
 import weakref
 from contextlib import suppress
@@ -13,16 +11,14 @@ from typing import Any
 import pytest
 from batches import Seen, threads_of
 from eventually import eventually
+from programs import python
 
 from qframe import Batcher, BatcherClosed, BatchExecutor, Flusher
 
 
 def said(program: str) -> list[str]:
     """The lines of a program in a process of its own, whose main thread and end are the test's."""
-    ran = subprocess.run(
-        [sys.executable, "-W", "error", "-c", HEAD + program],
-        capture_output=True, text=True, timeout=120, check=False,
-    )  # fmt: skip
+    ran = python("-W", "error", "-c", HEAD + program)
     assert (ran.returncode, ran.stderr) == (0, "")
     return ran.stdout.splitlines()
 
