@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from servers import RedisServer
-from sqlalchemy import create_engine, text
+from sqlalchemy import create_engine, select, text
 from sqlalchemy.engine import Engine
 
 from qframe.drivers.scripts import Refused
@@ -28,7 +28,7 @@ from qframe.stores.redis.keys import SlotKeys
 from qframe.stores.redis.store import RedisStore
 from qframe.stores.sql import ranges
 from qframe.stores.sql import repair as sql_repair
-from qframe.stores.sql.schema import PER_TOPIC, cursors
+from qframe.stores.sql.schema import PER_TOPIC, cursors, subjects
 from qframe.stores.sql.store import SqlStore
 from qframe.stores.types import Entry, PullRequest, PullTerms, Settlement
 from qframe.topic import Topic
@@ -120,6 +120,10 @@ ROWS: dict[str, tuple[str, str, str, str]] = {
                "subject k5: 1 messages behind no head"),
     "headers": ("priority", "UPDATE qframe_subjects SET headers = '{oops'", "subject = 'k6'",
                 "subject k6: its headers cannot be read"),
+    "a published one": ("ordered", "UPDATE qframe_cursors SET published = published - 3", "",
+                        " published, but"),
+    "a sign": ("priority", "UPDATE qframe_subjects SET priority = 5, `rank` = 5", "subject = 'k6'",
+               "subject k6: in todo with rank 5 and priority 5"),
     "a rank": ("priority", "UPDATE qframe_subjects SET `rank` = -5", "subject = 'k6'",
                "subject k6: in todo with rank -5 and priority 0"),
 }  # fmt: skip
@@ -168,10 +172,12 @@ def database(
     store.close()
 
 
-def planted_in_rows(store: SqlStore, engine: Engine, what: str) -> Topic:
-    """A topic with a corruption."""
+def planted_in_rows(store: SqlStore, engine: Engine, what: str, more: int = 0) -> Topic:
+    """A topic with a corruption, and so many more messages behind one."""
     kind, change, only, _ = ROWS[what]
     topic = staged(store, kind)
+    for number in range(more):
+        store.publish(topic, [entry(topic, 20 + number, "k5")])
     where = "`slot` = :s" if "_log" in change else "`cursor` = :c"
     quoted = " AND ".join([f"{change} WHERE {where}", *([only] if only else [])])
     if engine.dialect.name not in ("mysql", "mariadb"):
@@ -202,6 +208,21 @@ def test_a_corruption_of_rows_is_found_and_mended_or_left_with_its_reason(
     store, engine = database
     topic = planted_in_rows(store, engine, what)
     is_found_and_mended(store, topic, ROWS[what][3], ROWS_LEFT.get(what))
+
+
+@pytest.mark.gate
+@pytest.mark.promise(10)
+def test_the_next_of_several_takes_the_place_of_a_head_and_a_run_is_no_longer_than_what_is_there(
+    database: tuple[SqlStore, Engine],
+) -> None:
+    store, engine = database
+    topic = planted_in_rows(store, engine, "a head", more=2)
+    is_found_and_mended(store, topic, "subject k5: 3 messages behind no head", None)
+    topic = planted_in_rows(store, engine, "a run")
+    store.repair(topic)
+    runs = select(subjects.c.given).where(subjects.c.subject == "k3")
+    with engine.connect() as connection:
+        assert connection.execute(runs.order_by(subjects.c.cursor.desc())).scalars().first() == 2
 
 
 # Of Redis: the kind, the key and what is done to it, and what is said of the place.
