@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import closing, suppress
 from pathlib import Path
-from typing import Any
 
 import pytest
 from eventually import eventually
@@ -26,29 +25,6 @@ SLOTS = 4
 KEYS = [f"k{number}" for number in range(64)]
 
 Open = Callable[..., Shop]
-
-
-@pytest.fixture(
-    params=[
-        pytest.param("sqlite", marks=pytest.mark.gate),
-        "redis",
-        "sqlite+zookeeper",
-        pytest.param("redis+zookeeper", marks=pytest.mark.gate),
-    ]
-)
-def shop(
-    request: pytest.FixtureRequest, tmp_path: Path, redis_server: RedisServer
-) -> Iterator[Open]:
-    """Makes workers of one store and coordinator."""
-    store, _, coordinator = request.param.partition("+")
-    url = redis_server.url if store == "redis" else f"sqlite:///{tmp_path / 'shop.db'}"
-    where = request.getfixturevalue("zookeeper").url if coordinator else ""
-    namespace = f"grow-{tmp_path.name}"[-60:]
-
-    def make(topic: Topic, handle: Callable[[Message], None], **options: Any) -> Shop:
-        return Shop(url, where, namespace, topic, handle, **options)
-
-    return make
 
 
 def grow(shop: Shop, slots: int) -> Topic:

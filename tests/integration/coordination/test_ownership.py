@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 from eventually import eventually
-from redis_servers import RedisServer
 from sharing import Shop, counting
 
 from qframe import Message, Outgoing, QFrame, Topic
@@ -20,29 +18,6 @@ KEYS = [f"k{number}" for number in range(64)]
 
 
 Open = Callable[..., Shop]
-
-
-@pytest.fixture(
-    params=[
-        pytest.param("sqlite", marks=pytest.mark.gate),
-        "redis",
-        "sqlite+zookeeper",
-        pytest.param("redis+zookeeper", marks=pytest.mark.gate),
-    ]
-)
-def shop(
-    request: pytest.FixtureRequest, tmp_path: Path, redis_server: RedisServer
-) -> Iterator[Open]:
-    """Makes workers of one store and coordinator."""
-    store, _, coordinator = request.param.partition("+")
-    url = redis_server.url if store == "redis" else f"sqlite:///{tmp_path / 'shop.db'}"
-    where = request.getfixturevalue("zookeeper").url if coordinator else ""
-    namespace = f"own-{tmp_path.name}"[-60:]
-
-    def make(topic: Topic, handle: Callable[[Message], None], **options: Any) -> Shop:
-        return Shop(url, where, namespace, topic, handle, **options)
-
-    return make
 
 
 @pytest.mark.promise(1, 4)
@@ -152,6 +127,7 @@ def test_a_slot_is_handed_over_only_when_its_handler_is_done_and_the_others_at_o
     assert len({body for _, body in seen}) == 8
 
 
+@pytest.mark.gate
 @pytest.mark.promise(4, 9)
 def test_a_worker_that_stops_passes_each_slot_on_as_soon_as_it_has_drained(shop: Open) -> None:
     topic = Topic("t", kind="ordered", slots=4)
