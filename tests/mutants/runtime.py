@@ -495,7 +495,7 @@ RUNTIME: Final = [
         "runtime/consume/in_hand.py",
         "        return self.slots.certain() and attempt.delivery in self.in_flight\n",
         "        return True\n",
-        "tests/integration/checkers/test_exactly_once.py",
+        "tests/integration/checkers/test_late_claims.py",
     ),
     Mutant(
         "what is put back goes to the store, past what waits behind it",

@@ -15,6 +15,7 @@ from sqlalchemy import Connection, create_engine
 from sqlalchemy.ext.asyncio import AsyncConnection, create_async_engine
 
 from qframe import Batch, DatabaseChecker, Message, Topic, TransactionalChecker
+from qframe.runtime.feed.slots import Slots
 
 pytestmark = [pytest.mark.promise(2), pytest.mark.gate]
 
@@ -107,3 +108,24 @@ def test_no_handler_is_called_for_what_was_lost_while_it_was_claimed(
     shop.serve()
     # Each message came to a handler once, when it was this worker's.
     assert sorted(shop.seen) == [(1, False), (2, False)]
+
+
+def test_who_is_not_certain_of_its_slot_when_its_handler_returns_does_not_commit(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As one that was frozen, and commits before it has heard of its loss."""
+    certain, in_doubt = Slots.certain, threading.Event()
+    monkeypatch.setattr(Slots, "certain", lambda it: not in_doubt.is_set() and certain(it))
+    shop.app.events.listen(lambda name, _: name == "effect.refused" and in_doubt.clear())
+
+    def handle(message: Message, connection: Connection) -> None:
+        if not shop.seen:
+            in_doubt.set()
+        shop.note(message)
+
+    checker = TransactionalChecker(create_engine(shop.database))
+    shop.app.consumer(TOPIC, "g", idempotent_checker=checker, lease="1s")(handle)
+    shop.app.publish(TOPIC, 1, key="k")
+    shop.start()
+    eventually(lambda: shop.events["effect.committed"])
+    assert (shop.events["effect.refused"], len(shop.seen)) == (1, 2)
