@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import threading
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
@@ -14,7 +13,6 @@ import pytest
 from qframe import (
     Flusher,
     Message,
-    NeedRetry,
     QFrame,
     Reject,
     Topic,
@@ -468,25 +466,6 @@ def test_a_handler_may_wait_for_what_it_publishes_by_a_buffer(app: QFrame) -> No
         harness.publish(ORDERS, 1)
         assert harness.run_until_idle().acked == 1
         harness.assert_published(BILLS, 1)
-
-
-def test_an_async_handler_is_run_to_its_end(app: QFrame) -> None:
-    done = []
-
-    @app.consumer(Topic("awaited"), group="g")
-    async def handle(message: Message) -> None:
-        await asyncio.sleep(0)
-        done.append(message.body)
-        if message.attempt == 1:
-            raise NeedRetry(delay="1h")
-
-    with Harness(app) as harness:
-        harness.publish("awaited", 7)
-        harness.run_until_idle()
-        assert done == [7]
-        harness.advance(hours=1)
-        assert done == [7, 7]
-        harness.assert_all_done()
 
 
 @pytest.mark.parametrize("kind", KINDS)

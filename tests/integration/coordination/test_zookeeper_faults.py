@@ -14,7 +14,7 @@ from servers import Proxy
 from sharing import Shop, counting
 from zookeeper_servers import ZooKeeperEnsemble3, ZooKeeperServer
 
-from qframe import CoordinatorUnavailable, Message, QFrame, Topic
+from qframe import Message, Topic
 from qframe.clock import SYSTEM_CLOCK
 from qframe.coordination.member import MembershipService
 from qframe.coordination.zookeeper import ZooKeeperCoordinator
@@ -210,13 +210,6 @@ def test_an_ensemble_that_loses_its_leader_costs_no_slot(ground: Ground, tmp_pat
         eventually(lambda: owns_all(shop), within=WITHIN_S)
         assert Counter(ground.seen) == {1: 20}
         assert shop.app.store.verify(ground.topic) == []
-
-
-def test_zookeeper_that_is_not_there_is_a_clear_error(ground: Ground) -> None:
-    with QFrame(ground.store, "zookeeper://127.0.0.1:1", session_timeout=1) as app:
-        app.consumer(ground.topic, group="g")(lambda: None)
-        with pytest.raises(CoordinatorUnavailable, match=r"127\.0\.0\.1:1"):
-            app.run(burst=True)
 
 
 @pytest.mark.parametrize(("slots", "members"), [(1024, 50), (256, 50), (1024, 10)])

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from apps import handler
 
 from qframe import Batch, Message, QFrame, Topic
 from qframe.options.settings import Settings
@@ -24,12 +25,12 @@ LOG = logging.getLogger("shop.handlers")
 @pytest.fixture
 def lines() -> Iterator[io.StringIO]:
     stream = io.StringIO()
-    handler = RootHandler(make_logger("json", stream))
-    LOG.addHandler(handler)
+    writer = RootHandler(make_logger("json", stream))
+    LOG.addHandler(writer)
     LOG.setLevel("INFO")
     LOG.propagate = False
     yield stream
-    LOG.removeHandler(handler)
+    LOG.removeHandler(writer)
     LOG.setLevel(logging.NOTSET)
     LOG.propagate = True
 
@@ -41,33 +42,27 @@ def read(stream: io.StringIO) -> list[dict[str, Any]]:
     return found
 
 
-def serve(tmp_path: Path, handler: Any, **options: Any) -> None:
+def serve(tmp_path: Path, handle: Any, **options: Any) -> None:
     with QFrame(f"sqlite:///{tmp_path / 'q.db'}") as app:
-        app.consumer(ORDERS, "billing", **options)(handler)
+        app.consumer(ORDERS, "billing", **options)(handle)
         app.publish(ORDERS, 1, key="A", id="m-1")
         app.run(burst=True)
 
 
-def test_a_record_of_a_handler_names_its_message(tmp_path: Path, lines: io.StringIO) -> None:
+@pytest.mark.parametrize("awaited", [False, True])
+def test_a_record_of_a_handler_names_its_message(
+    tmp_path: Path, lines: io.StringIO, awaited: bool
+) -> None:
     def bill(message: Message) -> None:
         LOG.info("packing %s", message.body)
 
-    serve(tmp_path, bill)
+    serve(tmp_path, handler(awaited, bill))
     assert read(lines) == [
         {
             "level": "info", "event": "packing 1", "logger": "shop.handlers", "topic": "orders",
             "group": "billing", "id": "m-1", "key": "A",
         }
     ]  # fmt: skip
-
-
-def test_a_record_of_an_async_handler_names_its_message(tmp_path: Path, lines: io.StringIO) -> None:
-    async def bill(message: Message) -> None:
-        LOG.info("packing %s", message.body)
-
-    serve(tmp_path, bill)
-    (line,) = read(lines)
-    assert (line["id"], line["key"]) == ("m-1", "A")
 
 
 @pytest.mark.parametrize("awaited", [False, True])
