@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
+from gate import SERVERS
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
@@ -107,8 +108,12 @@ def _lead(machine: Machine, life: Life) -> None:
     machine.teardown()
 
 
-def share_of(store: str, part: int = 0, parts: int = 1) -> slice:
-    """Which of the lives are led on a store; of several parts of them one."""
+def share_of(store: str, part: int = 0, parts: int = 1, *, in_gate: bool = False) -> slice:
+    """Which of the lives are led on a store; of several parts of them one.
+
+    Where they are led whole, the gate leads every second one of these on servers that cost much.
+    """
     if store not in HALVES:
         return slice(None)
-    return slice(HALVES[store] + 2 * part, None, 2 * parts)
+    every = 4 if in_gate and parts == 1 and store in SERVERS else 2
+    return slice(HALVES[store] + every * part, None, every * parts)

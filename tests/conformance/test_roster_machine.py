@@ -175,7 +175,8 @@ def test_a_store_keeps_a_roster_as_the_model_does(
     clock = VirtualClock()
     with closing(opener(tmp_path, clock, "m")) as store:
         fields = {"store": store, "clock": clock, "births": count(), "reached": reached}
-        share = share_of(request.node.callspec.params["opener"])
+        name = request.node.callspec.params["opener"]
+        share = share_of(name, in_gate=request.config.option.gate)
         drawing().lead(type("Rosters", (RosterMachine,), fields), lives()[share])
     # A machine that reaches nothing agrees with everything.
     for what in REACHED:

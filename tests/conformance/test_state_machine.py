@@ -45,10 +45,12 @@ def lives_of(is_stream: bool) -> list[Life]:
     return drawing_of(is_stream).drawn()
 
 
-def run(kind: Kind, opener: Opener, reached: Counter[str], store_name: str) -> None:
+def run(
+    kind: Kind, opener: Opener, reached: Counter[str], store_name: str, *, in_gate: bool
+) -> None:
     """Leads lives of a kind on the model and on a store."""
     kinds = ALIKE if kind in ALIKE and store_name in DATABASES else (kind,)
-    share = share_of(store_name, kinds.index(kind), len(kinds))
+    share = share_of(store_name, kinds.index(kind), len(kinds), in_gate=in_gate)
     clock = VirtualClock()
     with (
         tempfile.TemporaryDirectory() as folder,
@@ -72,6 +74,12 @@ def reached(opener: Opener) -> dict[Kind, Counter[str]]:
 
 
 @pytest.fixture
+def in_gate(request: pytest.FixtureRequest) -> bool:
+    """Whether this is a run of the gate."""
+    return bool(request.config.option.gate)
+
+
+@pytest.fixture
 def store_name(request: pytest.FixtureRequest) -> str:
     """The store that is held against the model."""
     name: str = request.node.callspec.params["opener"]
@@ -80,21 +88,28 @@ def store_name(request: pytest.FixtureRequest) -> str:
 
 @pytest.mark.parametrize("kind", tuple(Kind))
 def test_a_store_answers_as_the_model_does(
-    kind: Kind, opener: Opener, reached: dict[Kind, Counter[str]], store_name: str
+    kind: Kind,
+    opener: Opener,
+    reached: dict[Kind, Counter[str]],
+    store_name: str,
+    in_gate: bool,
 ) -> None:
     counts = reached[kind] = Counter()
-    run(kind, opener, counts, store_name)
+    run(kind, opener, counts, store_name, in_gate=in_gate)
     # A machine that reaches nothing agrees with everything.
     for what in REACHED_BY_EACH:
         assert counts[what] >= AT_LEAST, f"{what}: {counts}"
 
 
 def test_together_the_machines_have_reached_everything(
-    opener: Opener, reached: dict[Kind, Counter[str]], store_name: str
+    opener: Opener,
+    reached: dict[Kind, Counter[str]],
+    store_name: str,
+    in_gate: bool,
 ) -> None:
     for kind in Kind:
         if kind not in reached:
-            run(kind, opener, reached.setdefault(kind, Counter()), store_name)
+            run(kind, opener, reached.setdefault(kind, Counter()), store_name, in_gate=in_gate)
     total = sum(reached.values(), Counter())
     for what in (*REACHED_BY_EACH, *REACHED_BY_ANY):
         assert total[what] >= AT_LEAST, f"{what}: {total}"
