@@ -31,7 +31,7 @@ def program(tmp_path: Path) -> Program:
 def page(url: str, **headers: str) -> str:
     request = urllib.request.Request(url, headers=headers)
     try:
-        with urllib.request.urlopen(request, timeout=10) as reply:
+        with urllib.request.urlopen(request, timeout=WITHIN_S) as reply:
             return str(reply.read().decode())
     except urllib.error.HTTPError as error:
         return f"{error.code}"

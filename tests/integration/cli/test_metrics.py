@@ -61,7 +61,7 @@ def program(tmp_path: Path) -> Program:
 
 def numbers_at(port: int) -> Counter[tuple[str, str, str]]:
     """The samples at a port, summed by name, outcome and process."""
-    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as reply:
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=WITHIN_S) as reply:
         page = reply.read().decode()
     found: Counter[tuple[str, str, str]] = Counter()
     for family in text_string_to_metric_families(page):

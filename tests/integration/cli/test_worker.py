@@ -9,7 +9,7 @@ import sys
 
 import pytest
 from cli_program import ORDERS, SHOP, Program
-from processes import title_of
+from processes import WITHIN_S, title_of
 
 from qframe import Outgoing, Topic
 
@@ -135,7 +135,7 @@ def test_sigterm_ends_it_with_0(program: Program, module: str, text: str) -> Non
             assert title_of(worker.pid) == f"qframe: worker {module}"
             worker.send_signal(signal.SIGTERM)
             rest = worker.stderr.read()
-            assert worker.wait(timeout=60) == 0
+            assert worker.wait(WITHIN_S) == 0
         finally:
             worker.kill()
     assert json.loads(rest.splitlines()[-1])["event"] == "worker.stopped"
