@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from mutants.batchers import BATCHERS
 from mutants.drivers import DRIVERS
 from mutants.edges import EDGES
 from mutants.failing_over import FAILING_OVER
@@ -27,5 +28,5 @@ from mutants.watching import WATCHING
 KEPT: Final[list[Mutant]] = [
     *RUNTIME, *STORES, *SURVIVED, *GUARDS, *PARTS, *GROWTH, *STANDING, *SCHEDULES, *SLIPS,
     *DRIVERS, *OPERATORS, *EDGES, *FAILING_OVER, *GROWING, *KEEPING_AND_COPYING, *SWEEPING, *TIMING,
-    *WATCHING,
+    *WATCHING, *BATCHERS,
 ]  # fmt: skip
