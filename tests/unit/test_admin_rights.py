@@ -151,7 +151,8 @@ class Scene:
 
 
 @pytest.fixture
-def scene() -> Scene:
+def scene(monkeypatch: pytest.MonkeyPatch) -> Scene:
+    monkeypatch.setattr("qframe.stores.doubling.HEARD_S", 0)  # no worker has to hear of a growth
     return Scene()
 
 
