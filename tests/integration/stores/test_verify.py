@@ -426,6 +426,27 @@ def damaged(store: Store, topic: Topic) -> None:
         store._database.write(lambda it: it.run(change, ()))
 
 
+@pytest.mark.gate
+@pytest.mark.promise(10)
+def test_counts_that_may_follow_from_a_position_that_cannot_be_are_left(
+    redis: RedisStore, tmp_path: Path
+) -> None:
+    database = SqlStore(f"sqlite:///{tmp_path / 'q.db'}?synchronous=normal")
+    topics = staged(redis, "stream"), staged(database, "stream")
+    prefix = f"qf:{{{redis.namespace}:{topics[0].name}:0}}:g:g:"
+    redis._redis.ask(f"{prefix}cursor", "HSET", "floor", 7)
+    redis._redis.ask(f"{prefix}tries", "HSET", "2", STATE.pack(0, 1, 0, 3, 0))
+    stale = subjects.update().values(receipt=subjects.c.subject)
+    for change in (cursors.update().values(floor=7), stale):
+        database._database.write(lambda it, change=change: it.run(Statement(change, ""), ()))
+    for store, topic in zip((redis, database), topics, strict=True):
+        before = [(one.published, one.settled, one.cancelled) for one in store.stats(topic)]
+        assert any("subject 2: " in done for done in store.repair(topic))
+        after = [(one.published, one.settled, one.cancelled) for one in store.stats(topic)]
+        assert after == before
+    database.close()
+
+
 def test_a_group_that_is_dropped_before_it_is_mended_is_passed_over(
     redis: RedisStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
