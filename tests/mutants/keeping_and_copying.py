@@ -1,4 +1,4 @@
-"""Faults in groups of streams that keep order, and in copies of topics."""
+"""Faults in groups of streams that keep order, in copies of topics, and in slots that were split."""
 
 from __future__ import annotations
 
@@ -86,5 +86,12 @@ KEEPING_AND_COPYING: Final = [
         "                self._target.remember(self._topic, slot, marks=kept)\n",
         "                self._target.remember(self._topic, slot, marks=values)\n",
         conforms(COPY, "model", "copy_of_a_copy_may"),
+    ),
+    Mutant(
+        "a sweep ends a group of Redis in a slot that was split once its time there has passed",
+        "stores/redis/scripts/sweep.lua",
+        "local expired = past ~= '2' and redis.call",
+        "local expired = redis.call",
+        conforms("expiry", "redis", "were_split"),
     ),
 ]
