@@ -1,4 +1,4 @@
-"""Faults in groups of streams that keep order, in copies of topics, and in slots that were split."""
+"""Faults in streams that keep order, in copies of topics, and in slots that were split."""
 
 from __future__ import annotations
 
