@@ -8,7 +8,6 @@ from mutants.batchers import BATCHERS
 from mutants.drivers import DRIVERS
 from mutants.edges import EDGES
 from mutants.failing_over import FAILING_OVER
-from mutants.growing import GROWING
 from mutants.growth import GROWTH
 from mutants.guards import GUARDS
 from mutants.keeping_and_copying import KEEPING_AND_COPYING
@@ -27,6 +26,6 @@ from mutants.watching import WATCHING
 
 KEPT: Final[list[Mutant]] = [
     *RUNTIME, *STORES, *SURVIVED, *GUARDS, *PARTS, *GROWTH, *STANDING, *SCHEDULES, *SLIPS,
-    *DRIVERS, *OPERATORS, *EDGES, *FAILING_OVER, *GROWING, *KEEPING_AND_COPYING, *SWEEPING, *TIMING,
+    *DRIVERS, *OPERATORS, *EDGES, *FAILING_OVER, *KEEPING_AND_COPYING, *SWEEPING, *TIMING,
     *WATCHING, *BATCHERS,
 ]  # fmt: skip
