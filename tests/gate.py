@@ -23,7 +23,7 @@ TESTS: Final = Path(__file__).parent
 EDGES: Final = ("integration/", "chaos/", "simulation/", "spark/", "examples/")
 SERVERS: Final = ("postgres", "mariadb", "redis-cluster")
 MACHINES: Final = ("conformance/test_state_machine.py", "conformance/test_roster_machine.py")
-SHARE: Final = 0.04
+SHARE: Final = 0.08
 """How much of the tests on `SERVERS` a day draws."""
 DRAWS_NONE: Final = -1
 
