@@ -61,7 +61,7 @@ def supervise(
             "--supervisor-pipe",
             str(fd),
         ]
-        return [*started, "worker", *modules, *words, *numbered, "--supervisor-pipe", str(fd)]
+        return [*started, "worker", *modules, *words, *numbered]
 
     def environment(number: int) -> dict[str, str]:
         kept = {name: text for name, text in os.environ.items() if name not in Systemd.VARIABLES}
