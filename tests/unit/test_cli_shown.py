@@ -9,6 +9,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import click.testing
 import pytest
 import typer
 from rich.text import Text
@@ -121,6 +122,13 @@ def test_the_page_names_every_option() -> None:
         if flag.startswith("--")
     }
     assert {(command, flag) for command, flag in flags if flag not in named} == set()
+
+
+def test_the_help_of_every_command_fits_the_terminal(terminal: None) -> None:
+    for words in commands():
+        text = click.testing.CliRunner().invoke(program(), [*words, "--help"]).output
+        assert text.startswith(f"Usage: qframe {' '.join(words)} ")
+        assert max(map(len, text.splitlines())) <= 80, words
 
 
 def test_an_option_of_a_consumer_is_told_where_it_belongs(app: QFrame) -> None:

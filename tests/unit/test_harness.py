@@ -72,8 +72,10 @@ def test_what_a_handler_publishes_is_handled_too_and_seen(app: QFrame, harness: 
     sent: list[int] = []
 
     @app.consumer(BILLS, group="mail")
-    def mail(body: int) -> None:
+    def mail(body: int, message: Message) -> None:
         sent.append(body)
+        assert (message.headers, message.tags) == ({"from": "billing"}, ("new",))
+        assert message.published_at == harness.now
 
     harness.publish(ORDERS, 4)
     harness.publish(ORDERS, 5)

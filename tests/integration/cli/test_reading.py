@@ -196,6 +196,11 @@ def test_a_group_of_a_stream_is_moved(program: Program) -> None:
         app.publish_many(Topic("feed", slots=1), range(3))
     program.ok("worker", "feed", "--burst")
     assert program.ok("seek", "feed", "g", "earliest").out == "feed/g continues at:\n  slot 0: 0\n"
+    words = ("seek", "feed", "g", "latest", "--preview")
+    shown = "0 messages would be handed out, 0 of them again; 3 unsettled would be passed"
+    assert shown in program.ok(*words).out
+    found = program.ok(*words, "--json").json
+    assert (found["offsets"], found["coming"], found["passed"]) == ({"0": 3}, 0, 3)
     assert program.ok("groups", "feed", "--json").json[0]["lag"] == 3
     moved = program.ok("seek", "feed", "g", "1", "--slot", "0", "--json").json
     assert moved["offsets"] == {"0": 1}

@@ -147,6 +147,7 @@ def test_words_that_do_not_go_together_are_told_in_a_line_and_end_with_2(
     [
         (["groups", "nope"], "topic 'nope': nobody has declared it in sqlite:///"),
         (["push", "t", "partner", "https://partner.example/hook"], "'QFRAME_PUSH_SECRETS': it is"),
+        (["topics", "--store", "mysql+pymysql://q:p@ss@h/queue"], "write %40 for @"),
         (["workers", "--coordinator", "etcd://me:x@h/y"], "coordinator 'etcd://***@h/y': there is"),
         (["peek", "t", "nope"], "group 'nope': it has never subscribed"),
         (["seek", "q", "g", "earliest"], "only a stream can be replayed"),

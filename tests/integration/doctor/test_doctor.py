@@ -299,6 +299,8 @@ def test_unsafe_topics_and_groups_that_nobody_serves_are_found(tmp_path: Path) -
     assert found["retention"].remedy.endswith("qframe drop-group events billing")
     said = "events/billing has 2 messages due or in hand, and no worker is alive"
     assert found["workers"].what == said
+    ran = CliRunner().invoke(cli, ["groups", "events", "--store", url], catch_exceptions=False)
+    assert "qframe drop-group events billing" in " ".join(ran.output.split())
 
 
 def test_a_topic_that_grows_is_noted_with_how_far_it_is(tmp_path: Path) -> None:

@@ -26,22 +26,27 @@ def orders(count: int) -> list[Outgoing]:
 
 
 @pytest.mark.promise(3)
-@pytest.mark.parametrize("kind", KEYED)
+@pytest.mark.parametrize(
+    ("kind", "serial"), [("stream", False), ("stream", True), ("ordered", False)]
+)
 def test_messages_of_one_basis_lie_in_one_slot_and_keys_keep_their_order(
-    each_app: QFrame, kind: str
+    each_app: QFrame, kind: str, *, serial: bool
 ) -> None:
     topic = Topic("t", kind=kind, slots=16)
     seen: dict[str | None, list[int]] = {}
+    line: list[int] = []
     slots: set[int] = set()
 
-    @each_app.consumer(topic, "g")
+    @each_app.consumer(topic, "g", serial=serial)
     def handle(message: Message) -> None:
         slots.add(message.slot)
+        line.append(message.body)
         seen.setdefault(message.key, []).append(message.body)
 
     each_app.publish_many(topic, orders(100))
     each_app.run(burst=True)
     assert slots == {SLOT}
+    assert (line if serial else sorted(line)) == list(range(100))
     assert seen == {f"order-{n}": list(range(n, 100, 10)) for n in range(10)}
 
 

@@ -141,6 +141,7 @@ def is_found_and_mended(store: Store, topic: Topic, said: str, left: str | None)
     found = store.verify(topic)
     assert any(said in fault and f"{topic.name}/g slot 0" in fault for fault in found), found
     done = store.repair(topic)
+    assert len(done) == len({*done}), done
     rest = store.verify(topic)
     if left is None:
         assert rest == []
@@ -271,8 +272,10 @@ KEYS: dict[str, tuple[str, str, tuple[Any, ...], str]] = {
     "its record": ("ordered", "dead", ("ZREM", (1).to_bytes(8, "big")),
                    "dead letter 1: it has a record, and is not among the dead"),
     "what leads to it": ("ordered", "named", ("ZREMRANGEBYRANK", 0, 0), "it is not found by it"),
-    "what leads to none": ("ordered", "keyed", ("ZADD", 0, b"\0\0\0\1x" + b"\0" * 7 + b"\x09"),
-                           "dead letter 9, x: it leads to none"),
+    "what leads to none": (  # twice, and their places read alike
+        "ordered", "keyed", ("ZADD", 0, b"\0\0\0\1x" + b"\0" * 7 + b"\x09",
+                             0, b"\0\0\0\2x" + b"\0" * 7 + b"\x09"),
+        "dead letter 9, x: it leads to none"),
     "a rank": ("priority", "todo", ("ZADD", 0, b"\0" * 16 + b"k6"),
                "subject k6: its place in todo is another's"),
     "a history": ("delay", "history", ("HDEL", "m-0"),
