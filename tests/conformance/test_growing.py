@@ -292,6 +292,7 @@ OF_OPERATORS: list[Callable[[Store, Topic, HeadPlace], object]] = [
     lambda store, topic, place: store.skip(topic, "g", place, "skipped"),
     lambda store, topic, _: store.retry_dead(topic, "g"),
     lambda store, topic, _: store.drop_dead(topic, "g"),
+    lambda store, topic, _: store.drop_group(topic, "g"),
     lambda store, topic, _: store.restore(topic, Section(0, "dead", "g"), store.dead(topic, "g")),
 ]
 

@@ -16,6 +16,7 @@ from mutants.operators import OPERATORS
 from mutants.parts import PARTS
 from mutants.runtime import RUNTIME
 from mutants.schedules import SCHEDULES
+from mutants.slimming import SLIMMING
 from mutants.slips import SLIPS
 from mutants.standing import STANDING
 from mutants.stores import STORES
@@ -27,5 +28,5 @@ from mutants.watching import WATCHING
 KEPT: Final[list[Mutant]] = [
     *RUNTIME, *STORES, *SURVIVED, *GUARDS, *PARTS, *GROWTH, *STANDING, *SCHEDULES, *SLIPS,
     *DRIVERS, *OPERATORS, *EDGES, *FAILING_OVER, *KEEPING_AND_COPYING, *SWEEPING, *TIMING,
-    *WATCHING, *BATCHERS,
+    *WATCHING, *BATCHERS, *SLIMMING,
 ]  # fmt: skip

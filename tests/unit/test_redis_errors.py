@@ -229,6 +229,9 @@ def test_sentinels_have_options_of_their_own_beside_those_of_the_primary() -> No
     found = {options[name] for name in ("username", "password", "db", "client_name")}
     assert found == {"u", "p", 2, "c"}
     assert not any(name.startswith("sentinel_") for name in options)
+    # Its version is read from files: once for all connections of a process.
+    [other] = servers_of(ONE)[0].all()
+    assert other.connection_pool.connection_kwargs["driver_info"] is options["driver_info"]
 
 
 @pytest.mark.parametrize(

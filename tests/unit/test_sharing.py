@@ -306,6 +306,17 @@ def test_slots_are_claimed_above_every_epoch_that_the_store_has_seen_of_the_grou
     assert all(epoch > last for epoch in claimed.claim(range(SLOTS)).values())
 
 
+def test_what_another_was_faster_to_claim_is_not_its_own(
+    store: ModelStore, topic: Topic, clock: VirtualClock
+) -> None:
+    late = Late(store)
+    mine, other = session_of(late, topic, clock), session_of(store, topic, clock, "other")
+    for session in (mine, other):
+        session.look({})
+    late.before("claim", lambda: other.claim([0]))
+    assert mine.claim([0, 1]).keys() == {1}
+
+
 def test_a_sign_of_life_after_which_nothing_has_changed_is_no_news(
     store: ModelStore, topic: Topic, clock: VirtualClock
 ) -> None:

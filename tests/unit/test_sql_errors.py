@@ -616,6 +616,19 @@ def test_a_server_that_is_too_old_is_refused(monkeypatch: pytest.MonkeyPatch, ve
         mariadb_with(monkeypatch, Cursor(version))._connected()
 
 
+def test_statements_of_mariadb_fit_into_a_packet_and_who_does_not_get_the_lock_is_held_up(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    cursor = Cursor("11.4.2-MariaDB", packet=65_536)
+    backend = mariadb_with(monkeypatch, cursor)
+    backend._connected()
+    backend.run_many(cursor, "INSERT", [()])
+    assert cursor.max_stmt_length == 65_536 - sql_mariadb.ROOM
+    with pytest.raises(PYMYSQL.err.OperationalError) as raised:
+        backend.lock_schema(cursor)
+    assert "is held up" in str(backend.translated(raised.value, unknown=False))
+
+
 def test_the_silence_that_a_url_allows_counts_before_any_other() -> None:
     for url, expected in (("mysql://u@h/d", 32.0), ("mysql://u@h/d?read_timeout=7", 7)):
         connection = SimpleNamespace(_read_timeout=None)

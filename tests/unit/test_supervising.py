@@ -191,6 +191,8 @@ def test_failures_are_counted_in_a_row_until_a_minute_of_service() -> None:
         clock.advance(round((served_s or 0) * 1000))
         child.plan_restart(backoff)
     assert counted == [1, 2, 3, 1, 2]
+    bounds_s = [module.BACKOFF.bound_ms(number) / 1000 for number in (1, 2, 6, 7, 8)]
+    assert bounds_s == [0.5, 1, 16, 30, 30]
     child.terminate()
     assert child.starts_at_s is None
 

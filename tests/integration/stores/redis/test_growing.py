@@ -118,9 +118,22 @@ def begin_to_keep_order(store: Store, topic: Topic) -> bool:
     return store.subscribe(topic, "g", max_parked=9)
 
 
+def hasten(store: Store, topic: Topic) -> Moved:
+    """The place where a message stood is no more once its slot was split."""
+    [record] = store.first_of_key(topic, "g", "k1")
+    return store.hasten(topic, "g", record.head_place)
+
+
+def skip(store: Store, topic: Topic) -> Moved:
+    [record] = store.first_of_key(topic, "g", "k1")
+    return store.skip(topic, "g", record.head_place, "skipped")
+
+
 ACTS: list[tuple[str, str, Callable[[Store, Topic], Any], Any]] = [
     ("edit", "delay", lambda store, topic: edit(store, topic, "k1", due_ms=5), Moved.DONE),
     ("cancel", "delay", lambda store, topic: cancel(store, topic, "k1"), Moved.DONE),
+    ("hasten", "delay", hasten, Moved.ABSENT),
+    ("skip", "delay", skip, Moved.ABSENT),
     ("subscribe", "delay", lambda store, topic: store.subscribe(topic, "new"), True),
     ("subscribe again", "delay", subscribe_anew, False),
     ("drop_group", "delay", lambda store, topic: store.drop_group(topic, "g"), True),

@@ -11,13 +11,14 @@ from databases import EPOCH, begun, entry
 from eventually import eventually
 from servers import PostgresServer
 
+from qframe.drivers.sql import Transaction
 from qframe.outcomes import Verdict
+from qframe.stores.sql import lookups
 from qframe.stores.sql.store import SqlStore
 from qframe.stores.types import PullRequest, PullTerms, Settlement
 
 SLOTS = 4
-
-
+HEADS = (lookups._KNOWN, lookups._TO_SETTLE, lookups._PUBLISHED, lookups._WHOLE)
 TABLES = ("backlog", "cursors", "log", "marks", "slots", "subjects")
 KEPT_AFTER = 12
 """So often a statement is run until psycopg prepares it and the server keeps a plan, and more."""
@@ -102,6 +103,54 @@ def test_a_plan_that_was_kept_since_the_tables_were_empty_never_reads_them_whole
         for index, count in by_index.items():
             if str(index).startswith(f"qframe_{name}"):
                 assert count <= READ_FOR_EACH * worker.messages, (index, by_index)
+
+
+@pytest.mark.parametrize("analyzed", ["never", "full", "worked off"])
+def test_subjects_are_looked_up_by_the_primary_key_whenever_a_long_queue_was_analyzed(
+    postgres: PostgresServer, analyzed: str
+) -> None:
+    url = postgres.new_database()
+    worker, database = Worker(SqlStore(url), "ordered"), url.rpartition("/")[2]
+    plans: list[str] = []
+
+    def tell(text: str) -> None:
+        for table in ("subjects", "backlog"):
+            postgres.call(text.format(f"qframe_{table}"), database)
+
+    def fill() -> None:
+        for first in range(0, 6000, 250):
+            for _ in range(2):
+                worker.publish(range(first, first + 250), named=False)
+
+    def explain(it: Transaction) -> None:
+        for statement in (*(heads._together for heads in HEADS), lookups._BEHIND):
+            text = it._database.text_of(statement)
+            for count in (1, 40, 500):
+                given = [list(each) for each in zip(*subjects[:count], strict=True)]
+                if statement is lookups._BEHIND:
+                    given += [[2] * count, 1000]  # type: ignore[list-item]
+                it._cursor.execute(f"EXPLAIN {text}", given, prepare=False)
+                plans.extend(line for [line] in it._cursor.fetchall())
+
+    tell("ALTER TABLE {} SET (autovacuum_enabled = off)")
+    if analyzed == "worked off":
+        fill()
+        tell("DELETE FROM {}")
+        tell("VACUUM (ANALYZE, TRUNCATE off) {}")  # room stays with a table, as while it is used
+    fill()
+    if analyzed == "full":
+        tell("VACUUM (ANALYZE) {}")
+    subjects = postgres.call("SELECT cursor, subject FROM qframe_subjects LIMIT 500", database)
+    worker.store._database.write(explain)
+    worker.store.close()
+    scans = [line.split("  (cost")[0].strip(" ->") for line in plans if " on qframe_" in line]
+    assert {*scans} == {
+        f"Index Scan using qframe_{table}_pkey on qframe_{table}"
+        for table in ("subjects", "backlog")
+    }
+    conditions = [line for line in plans if "Index Cond" in line]
+    assert len(conditions) == len(scans)  # none reads its index from end to end
+    assert all("cursor = " in line and "subject " in line for line in conditions)
 
 
 def test_a_sweep_that_finds_nothing_old_reads_no_whole_line(postgres: PostgresServer) -> None:
