@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from mutants.mutant import UNIT, Mutant
+from mutants.mutant import UNIT, WORKER, Mutant
 
 GROWING: Final = "tests/integration/stores/redis/test_growing.py -k 'closed_slot and "
 PLANS: Final = "tests/integration/stores/sql/test_plans.py -k primary_key"
@@ -76,6 +76,20 @@ SLIMMING: Final = [
         "min(cursor.max_stmt_length, self._longest - ROOM)",
         "min(cursor.max_stmt_length, self._longest)",
         UNIT + "test_sql_errors.py -k fit_into_a_packet",
+    ),
+    Mutant(
+        "a listener of PostgreSQL that cannot listen fails with the driver's own error",
+        "drivers/sql_postgres.py",
+        'connection.execute(f"LISTEN {CHANNEL}")\n        except self.failures as error:',
+        'connection.execute(f"LISTEN {CHANNEL}")\n        except OSError as error:',
+        UNIT + "test_sql_errors.py -k connection_is_lost",
+    ),
+    Mutant(
+        "a handler that raises leaves what it has to settle itself unsettled",
+        "runtime/consume/finisher.py",
+        "left = [attempt for attempt in unit if attempt.is_open]\n",
+        "left = [attempt for attempt in unit if attempt.is_open and attempt.auto_ack]\n",
+        f"{WORKER} -k rejected_message",
     ),
     Mutant(
         "workers that die again and again are restarted twice a second",

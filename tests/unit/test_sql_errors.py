@@ -529,8 +529,10 @@ def test_a_listener_asks_a_server_that_says_nothing_whether_it_is_there(heard: A
 
 def test_a_listener_whose_connection_is_lost_says_so_and_leaves_nothing_open(heard: Any) -> None:
     heard.told.is_closed = True
-    with pytest.raises(StoreUnavailable):
-        heard.receive(0)
+    heard._backend._connected = lambda: heard.told
+    for asks in (lambda: heard.receive(0), heard._backend.listener):
+        with pytest.raises(StoreUnavailable):
+            asks()
     heard.close()
     heard.wake()
     for descriptor in (heard._reader, heard._writer):

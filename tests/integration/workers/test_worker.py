@@ -123,7 +123,10 @@ def test_an_exception_that_a_handler_returns_counts_as_raised(shop: Shop, how: s
 
 
 @pytest.mark.promise(8)
-def test_a_rejected_message_and_one_that_cannot_be_decoded_die_at_once(shop: Shop) -> None:
+@pytest.mark.parametrize("auto_ack", [True, False])
+def test_a_rejected_message_and_one_that_cannot_be_decoded_die_at_once(
+    shop: Shop, auto_ack: bool
+) -> None:
     topic = Topic("t", slots=1)
 
     @dataclass
@@ -136,7 +139,7 @@ def test_a_rejected_message_and_one_that_cannot_be_decoded_die_at_once(shop: Sho
         raise Reject("no such order")
 
     handle.__annotations__["order"] = Order
-    shop.app.consumer(topic, group="g")(handle)
+    shop.app.consumer(topic, group="g", auto_ack=auto_ack)(handle)
     shop.app.publish(topic, {"id": 1}, id="rejected")
     shop.app.publish(topic, {"id": "one"}, id="undecodable")
     shop.app.publish(topic, b"\xff", id="raw")
