@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from mutants.mutant import UNIT, WORKER, Mutant
+from mutants.mutant import UNIT, Mutant
 
 GROWING: Final = "tests/integration/stores/redis/test_growing.py -k 'closed_slot and "
 PLANS: Final = "tests/integration/stores/sql/test_plans.py -k primary_key"
@@ -89,7 +89,7 @@ SLIMMING: Final = [
         "runtime/consume/finisher.py",
         "left = [attempt for attempt in unit if attempt.is_open]\n",
         "left = [attempt for attempt in unit if attempt.is_open and attempt.auto_ack]\n",
-        f"{WORKER} -k rejected_message",
+        UNIT + "test_harness.py -k shows_its_error",
     ),
     Mutant(
         "workers that die again and again are restarted twice a second",

@@ -116,10 +116,15 @@ def test_a_failed_message_comes_again_after_its_whole_backoff_and_not_before(
     assert all(isinstance(each.error, ValueError) for each in harness.deliveries)
 
 
-def test_a_dead_letter_shows_its_error_and_its_traceback(app: QFrame, harness: Harness) -> None:
+@pytest.mark.parametrize("auto_ack", [True, False])
+def test_a_dead_letter_shows_its_error_and_its_traceback(
+    app: QFrame, harness: Harness, auto_ack: bool
+) -> None:
     mourned: list[str] = []
 
-    @app.consumer(ORDERS, group="g", on_dead=lambda message, error: mourned.append(str(error)))
+    @app.consumer(
+        ORDERS, "g", auto_ack=auto_ack, on_dead=lambda message, error: mourned.append(str(error))
+    )
     def rejects(body: str) -> None:
         raise Reject("never")
 
