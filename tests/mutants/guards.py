@@ -201,6 +201,7 @@ GUARDS: Final = [
         "    ).with_for_update(of=topics),\n",
         "    ),\n",
         inside("postgres"),
+        "test-all",
     ),
     Mutant(
         "a run goes back from its lowest number on",

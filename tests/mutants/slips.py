@@ -61,6 +61,7 @@ SLIPS: Final = [
         "    notify_messages(transaction, ref, [place.slot])\n",
         "    heads.advance(transaction, kind, head, now_ms)\n",
         conforms("bell", "postgres", "skipped"),
+        "test-all",
     ),
     Mutant(
         "SQL rings no bell for what is revoked of a line",
@@ -68,6 +69,7 @@ SLIPS: Final = [
         "        if rows or taken_back:\n",
         "        if rows:\n",
         conforms("bell", "postgres", "revoked"),
+        "test-all",
     ),
     Mutant(
         "Redis rings no bell for a line that may be read again",

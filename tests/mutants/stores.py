@@ -160,6 +160,7 @@ STORES: Final = [
         "    notify_messages(transaction, ref, [cursor % PER_TOPIC for cursor, _ in edited])\n",
         "",
         conforms("bell", "postgres", "moved"),
+        "test-all",
     ),
     Mutant(
         "Redis rings no bell for what is revoked",
@@ -189,6 +190,7 @@ STORES: Final = [
         "    lock_slots(transaction, ref, ref.topic.all_slots)\n    starts: dict[int, int] = {}\n",
         "    starts: dict[int, int] = {}\n",
         inside("mariadb"),
+        "test-all",
     ),
     Mutant(
         "SQL rings no bell for dead letters that are retried",
@@ -213,6 +215,7 @@ STORES: Final = [
         "    cursor = lock_cursors(transaction, [at]).get(at)\n"
         "    if cursor is None:\n        return None\n",
         inside("postgres"),
+        "test-all",
     ),
     Mutant(
         "Redis has nothing to retry of a group that was dropped meanwhile",

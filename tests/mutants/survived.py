@@ -103,6 +103,7 @@ SURVIVED: Final = [
         "    rows = _chosen(transaction, ref, group, chosen)\n"
         "    _locked(transaction, ref, group, chosen)\n    transaction.run_many",
         inside("postgres"),
+        "test-all",
     ),
     Mutant(
         "SQL publishes to the groups that were there before it has locked their cursors",
@@ -110,6 +111,7 @@ SURVIVED: Final = [
         "        if not (absent := wanted.keys() - lock_cursors(transaction, wanted).keys()):\n",
         "        if lock_cursors(transaction, wanted) is not None:\n",
         inside("postgres"),
+        "test-all",
     ),
     # Bells.
     Mutant(
@@ -125,6 +127,7 @@ SURVIVED: Final = [
         "    notify_messages(transaction, ref, [cursor % PER_TOPIC for cursor in of_cursors])\n",
         "",
         conforms("bell", "postgres", "dead"),
+        "test-all",
     ),
     Mutant(
         "SQL counts the dead letters that were there to be retried before they were locked",
@@ -133,6 +136,7 @@ SURVIVED: Final = [
         "    rows = _chosen(transaction, ref, group, chosen)\n"
         "    _locked(transaction, ref, group, chosen)\n    now_ms",
         inside("mariadb"),
+        "test-all",
     ),
     Mutant(
         "SQL rings no bell for what is revoked",
@@ -140,6 +144,7 @@ SURVIVED: Final = [
         "            notify_messages(transaction, ref, [ask.slot])\n",
         "            pass\n",
         conforms("bell", "postgres", "revoked"),
+        "test-all",
     ),
     Mutant(
         "Redis rings no bell for a timer that is moved",
