@@ -129,4 +129,21 @@ EDGES: Final = [
         "        self._stream.write(buffer, self._network.left_s(timeout))\n",
         PUSH,
     ),
+    Mutant(
+        "a look that a write has overtaken is kept as what a queue is",
+        "web/gateway/sqs/queues.py",
+        "        if writes != self._writes:\n            self._read.pop(name, None)\n",
+        "",
+        UNIT + "test_sqs_queues.py",
+    ),
+    Mutant(
+        "a queue is forgotten before it is written, not after",
+        "web/gateway/sqs/queues.py",
+        "        try:\n            published = self._producer.send(BOOK, [entry])\n"
+        "        finally:  #",
+        "        self._read.pop(queue.name, None)\n"
+        "        published = self._producer.send(BOOK, [entry])\n"
+        "        if False:  #",
+        UNIT + "test_sqs_queues.py",
+    ),
 ]

@@ -231,3 +231,35 @@ def test_sources_name_a_dead_letter_queue_and_are_read_once_a_second(
     other.add(Queue(name="r", attributes={"RedrivePolicy": policy}))
     scene.clock.advance(1000)
     assert [each.name for each in one.sources_of("dead")] == ["q", "r"]
+
+
+def test_what_is_looked_up_while_a_queue_is_written_is_not_kept(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A look may end before the write, or begin before it and end after it."""
+    scene = Scene()
+    book = scene.book()
+    book.add(Queue(name="q"))
+    send, stored = Producer.send, QueueBook._stored
+
+    def looked_at(*given: Any) -> Any:
+        book.find("q")
+        book.sources_of("q")
+        return send(*given)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Producer, "send", looked_at)
+        book.change("q", lambda queue: _tagged("a", queue))
+    assert book.queue("q").tags.keys() == {"a"}
+
+    scene.clock.advance(60_000)
+
+    def overtaken(self: QueueBook, name: str) -> Queue | None:
+        patch.undo()
+        found = stored(self, name)
+        book.change("q", lambda queue: _tagged("b", queue))
+        return found
+
+    patch.setattr(QueueBook, "_stored", overtaken)
+    book.find("q")
+    assert book.queue("q").tags.keys() == {"a", "b"}

@@ -127,6 +127,7 @@ class QueueBook:
         self._place = place
         self._read: dict[str, tuple[float, Queue]] = {}
         self._listed: tuple[float, list[Queue]] | None = None
+        self._writes = 0  # what was read before the last one is not kept
         self._is_open = False
 
     def find(self, name: str) -> Queue | None:
@@ -135,11 +136,14 @@ class QueueBook:
         now_s = self._clock.monotonic_s()
         if known is not None and now_s - known[0] < _FRESH_S:
             return known[1]
+        writes = self._writes
         queue = self._stored(name)
         if queue is None or queue.deleted:
             self._read.pop(name, None)
             return None
         self._read[name] = (now_s, queue)
+        if writes != self._writes:
+            self._read.pop(name, None)
         return queue
 
     def queue(self, name: str) -> Queue:
@@ -168,7 +172,10 @@ class QueueBook:
         known = self._listed
         now_s = self._clock.monotonic_s()
         if known is None or now_s - known[0] >= _FRESH_S:
+            writes = self._writes
             known = self._listed = now_s, self.all()
+            if writes != self._writes:
+                self._listed = None
         return [each for each in known[1] if each.dead_letter_arn == arn]
 
     def add(self, queue: Queue) -> bool:
@@ -231,14 +238,17 @@ class QueueBook:
         last = None if before is None else before.version
         version = max(self._clock.now_ms(), (last or 0) + 1)
         queue = msgspec.structs.replace(queue, version=version)
-        self._read.pop(queue.name, None)
         named = f"{queue.name}/{version}"
         entry = Entry(
             0, queue.name, named, named, queue.name, None, msgspec.json.encode(queue),
             at_ms=_NEVER_MS, series=(queue.name, version), follows=last,
         )  # fmt: skip
-        published = self._producer.send(BOOK, [entry])
-        self._listed = None
+        try:
+            published = self._producer.send(BOOK, [entry])
+        finally:  # others may have looked meanwhile
+            self._writes += 1
+            self._read.pop(queue.name, None)
+            self._listed = None
         return queue if published[0].outcome is not Outcome.DUPLICATE else None
 
     def _open(self) -> None:
