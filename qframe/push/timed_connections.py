@@ -1,4 +1,4 @@
-"""Connections whose steps all end in time: a receiver that goes byte by byte holds no thread."""
+"""Connections with one limit per request: a receiver that goes byte by byte holds no thread."""
 
 from __future__ import annotations
 

@@ -124,7 +124,7 @@ class Doubling:
         return topic
 
     def leave(self) -> None:
-        """Leaves a growth to others at once, where one has given it up, and still has its lease."""
+        """Gives a growth up to others at once, if its lease is still held."""
         topic = self._read()
         if self._held is None or self._held.topic.growth.until_ms == topic.growth.until_ms:
             self._store.grow(topic, topic.grown(topic.slots, topic.growth._replace(until_ms=0)))

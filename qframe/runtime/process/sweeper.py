@@ -18,7 +18,7 @@ EVERY_S: Final = 30.0
 SELDOM_S: Final = 480.0
 STEP: Final = 500
 DEEP_S: Final = 300.0
-"""After so long a worker looks again at a growth that waits until its slot is less deep."""
+"""How long a worker waits before it tries a growth again whose slot was too deep to split."""
 
 
 class Sweeper(Service):

@@ -198,7 +198,7 @@ class MoveVerbs:
     async def _sent(
         self, found: list[OpenDelivery], queue: Queue, task: MoveTask, call: SqsCall
     ) -> tuple[int, str]:
-        """Publishes messages and acknowledges them; returns how many, and why not all were."""
+        """Publishes and acknowledges messages; returns how many, and why the others were not."""
         moved, reason = 0, ""
         by_target: dict[str, list[OpenDelivery]] = {}
         homeless: list[OpenDelivery] = []
