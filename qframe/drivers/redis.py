@@ -28,7 +28,7 @@ from qframe.drivers.redis_connections import FAILURES, Node, NoReply, Sending, W
 from qframe.drivers.redis_errors import AGAIN, AGAIN_TEXTS, refusal_of, translated
 from qframe.drivers.redis_servers import check_files, replicas_of, servers_of
 from qframe.drivers.scripts import Refused, Script, is_refusal
-from qframe.errors import AnswerLost, BadUrl, StoreDamaged, StoreUnavailable
+from qframe.errors import AnswerLost, BadUrl, StoreDamaged, StoreForbidden, StoreUnavailable
 from qframe.forks import Forks
 
 PATIENCE_S: Final = 5.0
@@ -370,6 +370,12 @@ class Redis:
         for reply in failed:
             if isinstance(reply, Exception) and not isinstance(reply, OutOfMemoryError):
                 fault = translated(self.shown, reply)
+                if isinstance(fault, StoreForbidden) and len(failed) < len(replies):
+                    # A right was taken away while the others were done.
+                    what = "has refused its user a part"
+                    raise AnswerLost(
+                        self.shown, fault.why, what=what, remedy=fault.remedy
+                    ) from reply
                 if not (some_will_do and isinstance(fault, StoreDamaged)):
                     raise fault from reply
         is_full = any(isinstance(reply, OutOfMemoryError) for reply in failed)

@@ -27,9 +27,12 @@ from qframe.drivers.redis_connections import BROKEN
 from qframe.drivers.tls import NO_FILES, OF_REDIS, meaning_of
 from qframe.errors import BadUrl, StoreDamaged, StoreForbidden, StoreFull, StoreUnavailable
 
-# Replies of a server that has done nothing, and may do it later or elsewhere.
+# Replies of a server that has done nothing, and may do it later or elsewhere. A script can only be
+# killed before it has written.
 AGAIN: Final = (BusyLoadingError, ClusterDownError, ReadOnlyError, TryAgainError)
-AGAIN_TEXTS: Final = ("BUSY ", "MISCONF", "NOREPLICAS", "UNBLOCKED")  # which have no class
+AGAIN_TEXTS: Final = (  # which have no class
+    "BUSY ", "MISCONF", "NOREPLICAS", "Script killed by user", "UNBLOCKED",
+)  # fmt: skip
 _FORBIDDEN_TEXT: Final = "The user executing the script can't"  # before 7.2, in place of NOPERM
 _UNKNOWN_TEXTS: Final = ("unknown command", "unknown redis command")
 # What becomes of a connection before its first answer; later on nothing of redis-py's reads it.

@@ -1,17 +1,34 @@
-"""Lua scripts: a file for each atomic operation, its parts included, known by its digest."""
+"""Lua scripts: a file for each atomic operation, its parts included, known by its digest.
+
+A script is not undone where one of its commands is refused: what it has written by then stays. So
+each asks for the rights to all its commands before it writes, and is refused whole. `Script` puts
+the lines that ask under its head, unless its first line says that it only reads (`no-writes`).
+Where that would be too slow or too strict, a script asks by lines of its own: `--@may XADD ZADD`
+for what this way through it runs after its first write, `--@may` for all. Each command is asked for
+with a key that no pattern of keys allows but one for the whole slot, or with the one that stands
+behind it: `ZADD(group.todo)`. The server's other refusals (no memory, a replica, a full disk, too
+few replicas) come at a script's first write or not at all; and SCRIPT KILL ends none that has
+written.
+"""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from functools import lru_cache
 from hashlib import sha1
 from importlib.resources import files
 from importlib.resources.abc import Traversable
+from textwrap import indent
 from typing import Any, Final
 
 _INCLUDE: Final = re.compile(r"^ *--@include (.+)$", re.MULTILINE)
-
-
+_HEAD: Final = re.compile(r"\A#!lua.*\n(--.*\n)*")
+_COMMAND: Final = re.compile(r"(?:redis\.call|call_many|read_many)\('([A-Z]+)'")
+_ASKS: Final = re.compile(r"^( *)--@may(.*)$", re.MULTILINE)
+_ASKED: Final = re.compile(r"([A-Z]+)(?:\((.+?)\))?")
+_KEY: Final = "KEYS[1] .. '*'"
+_BELL: Final = "'qf:bell:' .. string.match(KEYS[1], '{(.*):')"
 _REFUSAL: Final = "CLOSED"
 
 
@@ -37,7 +54,8 @@ class Script:
 
     Attributes:
         name: the file's name without its ending.
-        text: the whole text, `--@include part part` lines replaced by those of `parts/`.
+        text: the whole text, `--@include part part` lines replaced by those of `parts/`, and
+            `--@may` lines by those that ask for rights.
         digest: what EVALSHA calls it by.
     """
 
@@ -47,8 +65,15 @@ class Script:
         def included(match: re.Match[str]) -> str:
             return "\n".join(_read(folder / "parts" / f"{part}.lua") for part in match[1].split())
 
+        def asking(match: re.Match[str]) -> str:
+            return indent(_asking(_ASKED.findall(match[2]) or every), match[1])
+
         self.name: str = name
-        self.text: str = _INCLUDE.sub(included, _read(folder / f"{name}.lua"))
+        text = _INCLUDE.sub(included, _read(folder / f"{name}.lua"))
+        every = [(command, "") for command in sorted(set(_COMMAND.findall(text)))]
+        if not _ASKS.search(text) and "no-writes" not in text.partition("\n")[0]:
+            text = _HEAD.sub(r"\g<0>--@may\n", text)
+        self.text: str = _ASKS.sub(asking, text)
         self.digest: str = sha1(self.text.encode()).hexdigest()  # noqa: S324 - it is what Redis uses
 
     def __repr__(self) -> str:
@@ -59,6 +84,21 @@ class Script:
 def script(package: str, name: str) -> Script:
     """The script `<name>.lua` of a package's folder `scripts`."""
     return Script(files(package) / "scripts", name)
+
+
+def _asking(asked: Sequence[tuple[str, str]]) -> str:
+    """The lines that refuse a user who may not run some command on a key, or on any of the slot."""
+    allowed, lacks = [], []
+    for command, key in asked:
+        on = key or (_BELL if command == "PUBLISH" else _KEY)
+        allowed.append(f"redis.acl_check_cmd('{command}', {on}, {on})")  # some have two keys
+        lacks.append(f"not {allowed[-1]} and '{command}'")
+    return "\n".join((
+        f"if not ({' and '.join(allowed)}) then",
+        f"  local lacking = {' or '.join(lacks)}",
+        "  return redis.error_reply('NOPERM this user may not run ' .. lacking)",
+        "end",
+    ))  # fmt: skip
 
 
 def _read(file: Traversable) -> str:

@@ -69,13 +69,17 @@ class Drawing(NamedTuple):
 
     def lead(self, machine: type[Machine], lives: Sequence[Life]) -> None:
         """Leads lives; raises what differs first, after Hypothesis has told a short life."""
-        ruled = self._ruled(machine)
         try:
-            for life in lives:
-                _lead(ruled(), life)
+            self.lead_once(machine, lives)
         except Exception:
-            self._run(ruled)
+            self._run(self._ruled(machine))
             raise
+
+    def lead_once(self, machine: type[Machine], lives: Sequence[Life]) -> None:
+        """Leads lives, and looks for no shorter one that differs."""
+        ruled = self._ruled(machine)
+        for life in lives:
+            _lead(ruled(), life)
 
     def _ruled(self, machine: type[Machine]) -> type[Machine]:
         """The machine with its rules."""

@@ -12,6 +12,7 @@ DATABASE: Final = UNIT + "test_sql_driver.py"
 ERRORS: Final = UNIT + "test_sql_errors.py"
 TURNS: Final = UNIT + "test_relay_turns.py"
 DOUBLING: Final = UNIT + "test_doubling.py"
+REFUSED_COMMANDS: Final = "tests/conformance/test_refused_commands.py"
 
 DRIVERS: Final = [
     # What a server has done, and what not.
@@ -199,6 +200,50 @@ DRIVERS: Final = [
         "if is_closed(slot) then\n  return refusal()\nend\nreturn",
         "return",
         conforms("growing", "redis", "whatever_an_operator_does"),
+    ),
+    # Rights that are taken away.
+    Mutant(
+        "no script asks for its rights before it writes",
+        "drivers/scripts.py",
+        'text = _HEAD.sub(r"\\g<0>--@may\\n", text)',
+        "pass",
+        REFUSED_COMMANDS,
+    ),
+    Mutant(
+        "a script asks with a key that may be written where others may not",
+        "drivers/scripts.py",
+        "KEYS[1] .. '*'",
+        "KEYS[1]",
+        REFUSED_COMMANDS,
+    ),
+    Mutant(
+        "a plain publish does not ask whether it may note its mark",
+        "stores/redis/scripts/publish_stream.lua",
+        "--@may XADD ZADD",
+        "--@may XADD",
+        REFUSED_COMMANDS,
+    ),
+    Mutant(
+        "an ordered publish does not ask for what counts",
+        "stores/redis/scripts/publish_subjects.lua",
+        "--@may HINCRBY HMGET",
+        "--@may HMGET",
+        REFUSED_COMMANDS,
+    ),
+    Mutant(
+        "a refusal of some slots is told as one of all",
+        "drivers/redis.py",
+        "if isinstance(fault, StoreForbidden) and len(failed) < len(replies):",
+        "if False:",
+        DRIVER,
+    ),
+    Mutant(
+        "a script that was killed is taken for damage",
+        "drivers/redis_errors.py",
+        '"Script killed by user", ',
+        "",
+        "tests/integration/stores/redis/test_connections.py -k killed",
+        "test-all",
     ),
     # What comes after an end.
     Mutant(

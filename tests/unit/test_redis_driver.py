@@ -220,10 +220,10 @@ def test_a_part_that_is_nothing_is_told_as_an_error(bench_of: Any) -> None:
 
 def test_who_takes_a_part_is_told_of_what_waits_for_an_operator(bench_of: Any) -> None:
     full, forbidden = OutOfMemoryError("OOM"), NoPermissionError("NOPERM x")
-    for error, raises in ((full, AnswerLost), (forbidden, StoreForbidden)):
+    for error, words in ((full, "OOM"), (forbidden, "refused its user a part: NOPERM x; grant")):
         for more in ({}, {"c": Server(AWAY)}):
             servers = {"a": Server(1), "b": Server(error), **more}
-            with pytest.raises(raises):
+            with pytest.raises(AnswerLost, match=words):
                 bench_of(**servers).run(*servers, partly=True)
 
 
@@ -280,6 +280,8 @@ def test_a_redirection_of_a_command_is_followed_and_a_script_waits(bench_of: Any
     [
         (LOST, 1, AnswerLost), (LOST, LOST, AnswerLost), (OutOfMemoryError("OOM"), 1, AnswerLost),
         (OutOfMemoryError("OOM"), OutOfMemoryError("OOM"), StoreFull),
+        (NoPermissionError("x"), 1, AnswerLost),
+        (NoPermissionError("x"), NoPermissionError("x"), StoreForbidden),
     ],
 )  # fmt: skip
 def test_nothing_is_called_undone_of_which_a_part_may_be_done(

@@ -25,7 +25,8 @@ from qframe.stores.redis import (
 from qframe.stores.redis.envelopes import META
 
 PARTS = sorted(path.stem for path in (FOLDER / "parts").glob("*.lua"))
-MAY_NOT_FILL = {"publish_stream", "publish_subjects", "edit", "restore"}  # fmt: skip
+MAY_NOT_FILL = {"publish_stream", "publish_subjects", "edit", "restore"}
+READS = {"find_dead", "history", "look", "offsets_at", "roster"}
 MAX_LINES, MAX_WIDTH = 200, 100
 INCLUDE = re.compile(r"^ *--@include (.+)$", re.MULTILINE)
 DEFINED = re.compile(r"^local (?:function )?([\w, ]+?)(?:\(| =)", re.MULTILINE)
@@ -34,7 +35,8 @@ DEFINED = re.compile(r"^local (?:function )?([\w, ]+?)(?:\(| =)", re.MULTILINE)
 def faults(name: str, text: str) -> list[str]:
     """What is wrong with a script, in sentences."""
     wrong = []
-    first = "#!lua" if name in MAY_NOT_FILL else "#!lua flags=allow-oom"
+    flag = "" if name in MAY_NOT_FILL else "no-writes" if name in READS else "allow-oom"
+    first = f"#!lua flags={flag}" if flag else "#!lua"
     if text.splitlines()[0] != first:
         wrong.append(f"its first line is not {first}")
     head = head_of(text)

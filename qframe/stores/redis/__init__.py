@@ -60,7 +60,10 @@ key, in line with what has left of that (`parts/parking.lua`), and a pull that f
 `body` reads the log itself, takes from the line what is of those keys, and says which offsets to
 skip.
 
-A script is one atomic step. It checks the epoch in the cursor, and the receipt in `tries` or in the
+A script is one atomic step, at every cut. Redis does not undo what a script has written when one
+of its commands is refused, so each asks for all its rights before its first write, and a user who
+lacks one is refused whole (`drivers/scripts.py`); those that only read are marked `no-writes`. It
+checks the epoch in the cursor, and the receipt in `tries` or in the
 cursor, before it changes anything, and takes the time from its server, once. A publisher gives one
 mark for a batch (or an id, where it was named) and finds in the same step whether it was there.
 

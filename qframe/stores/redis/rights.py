@@ -1,6 +1,7 @@
-"""Rights of the server's user, asked for before it writes: docs/wire.md lists them.
+"""Rights of the server's user, asked for before it first writes: docs/wire.md lists them.
 
-A script that may not run one of its commands stops there, and what it has written by then stays.
+Each script asks for its own as well (`drivers/scripts.py`), since they can be taken later; here all
+that are missing are told at once.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ import pytest
 from business import engine_of
 from eventually import eventually
 from servers import MariaDbServer, PostgresServer, RedisServer
-from serving import Serving
+from serving import Serving, failing_every_fifth
 from sqlalchemy.orm import Session
 from starlette.testclient import TestClient
 
@@ -37,12 +37,14 @@ class Guarded(NamedTuple):
         by_another: the same store, as another user.
         refuse: changes the password, or closes the account, and ends the user's connections.
         admit: lets the user in again.
+        call: runs a command, or a statement, as an administrator.
     """
 
     url: str
     by_another: str
     refuse: Callable[[], None]
     admit: Callable[[], None]
+    call: Callable[..., object]
 
 
 @pytest.fixture
@@ -60,7 +62,7 @@ def of_redis(tmp_path: Path) -> Iterator[Guarded]:
 
         admit()
         url = f"redis://shop:hunter2@127.0.0.1:{server.port}"
-        yield Guarded(url, server.url, refuse, admit)
+        yield Guarded(url, server.url, refuse, admit, server.call)
 
 
 @pytest.fixture
@@ -85,7 +87,9 @@ def of_postgres(postgres: PostgresServer) -> Guarded:
     def admit() -> None:
         postgres.call(f"ALTER ROLE {user} LOGIN")
 
-    return Guarded(by_another.replace("qframe@", f"{user}:hunter2@"), by_another, refuse, admit)
+    return Guarded(
+        by_another.replace("qframe@", f"{user}:hunter2@"), by_another, refuse, admit, postgres.call
+    )
 
 
 @pytest.fixture
@@ -101,7 +105,9 @@ def of_mariadb(mariadb: MariaDbServer) -> Guarded:
     def admit() -> None:
         mariadb.call(f"ALTER USER {user} ACCOUNT UNLOCK")
 
-    return Guarded(by_another.replace("root@", f"{user}:hunter2@"), by_another, refuse, admit)
+    return Guarded(
+        by_another.replace("root@", f"{user}:hunter2@"), by_another, refuse, admit, mariadb.call
+    )
 
 
 @pytest.mark.promise(1)
@@ -129,6 +135,56 @@ def test_a_worker_whose_password_is_refused_goes_on_once_it_is_right(
         guarded.admit()
         serving.await_bodies({0, 1})
     assert "hunter" not in str(said)
+
+
+@pytest.mark.gate
+@pytest.mark.promise(1, 3)
+@pytest.mark.parametrize("right", ["hdel", "hincrby", "hset", "lpop", "publish", "@sortedset"])
+def test_a_right_that_is_taken_for_a_moment_loses_and_stops_nothing(
+    of_redis: Guarded, right: str
+) -> None:
+    """A script was cut in its midst, and what it had begun then was never ended."""
+    topic = Topic("steps", "ordered", slots=2)
+    said: list[str] = []
+    with (
+        Serving(of_redis.url, topic, handle=failing_every_fifth(), backoff="20ms") as serving,
+        QFrame(of_redis.by_another) as producer,
+    ):
+        serving.app.events.listen(
+            lambda name, facts: said.append(facts["error"]) if name == "store.unavailable" else None
+        )
+        of_redis.call("ACL", "SETUSER", "shop", f"-{right}")
+        for number in range(60):
+            producer.publish(topic, number, key=f"k{number % 4}")
+        eventually(lambda: serving.failure or any("may not run" in text for text in said))
+        with pytest.raises(StoreForbidden, match="may not run"):
+            serving.app.publish(topic, 60, key="k0", id="refused")
+        of_redis.call("ACL", "SETUSER", "shop", f"+{right}")
+        serving.await_bodies(set(range(60)))
+        serving.check_order()
+        assert serving.app.publish(topic, 60, key="k0", id="refused").outcome == "stored"
+        serving.await_bodies(set(range(61)))
+        serving.verify()
+    assert sorted(serving.bodies) == sorted([*range(61), *range(0, 61, 5)])
+
+
+@pytest.mark.promise(1)
+def test_a_bell_that_may_not_ring_is_told_before_anything_is_stored_and_rings_next(
+    of_redis: Guarded,
+) -> None:
+    """A message was stored and told as refused, and nobody was woken after that."""
+    with Serving(of_redis.by_another, TOPIC) as serving, QFrame(of_redis.url) as producer:
+        producer.publish(TOPIC, 0, key="a")
+        serving.await_bodies({0})
+        sleeps = f"qf:{{qframe:orders:{TOPIC.slot_of(b'a')}}}:asleep"
+        eventually(lambda: of_redis.call("EXISTS", sleeps))
+        of_redis.call("ACL", "SETUSER", "shop", "resetchannels")
+        with pytest.raises(StoreForbidden, match=r"may not run PUBLISH.*grant the permission"):
+            producer.publish(TOPIC, 1, key="a", id="one")
+        assert of_redis.call("EXISTS", sleeps)
+        of_redis.call("ACL", "SETUSER", "shop", "&*")
+        assert producer.publish(TOPIC, 1, key="a", id="one").outcome == "stored"
+        serving.await_bodies({0, 1})
 
 
 def test_a_relay_whose_user_is_refused_takes_no_message_for_refused(

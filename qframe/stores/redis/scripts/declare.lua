@@ -9,6 +9,7 @@
 --   worker can start on a full server, or none could drain it.
 local topics = KEYS[1]
 local name, identity, options = ARGV[1], ARGV[2], ARGV[3]
+--@may HGET(topics) HSET(topics)
 local before = redis.call('HGET', topics, name)
 if before then
   local known = string.match(before, '^[^ ]+ [^ ]+')

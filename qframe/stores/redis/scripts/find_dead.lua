@@ -1,4 +1,4 @@
-#!lua flags=allow-oom
+#!lua flags=no-writes
 -- Purpose: finds the dead letters of a group in a slot whose value has a text in it, in steps.
 -- KEYS[1] slot: the slot's prefix; what is read begins with it.
 -- ARGV[1] name (group), ARGV[2] cursor (0 at first), ARGV[3] step, ARGV[4] text.

@@ -8,6 +8,7 @@
 -- Promise: one atomic step; its options stay.
 local topics = KEYS[1]
 local name, identity, following = ARGV[1], ARGV[2], ARGV[3]
+--@may HGET(topics) HSET(topics)
 local before = redis.call('HGET', topics, name)
 if not before or string.match(before, '^[^ ]+ [^ ]+') ~= identity then
   return 0

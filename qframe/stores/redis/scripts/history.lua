@@ -1,4 +1,4 @@
-#!lua flags=allow-oom
+#!lua flags=no-writes
 -- Purpose: looks up how attempts of a message have ended, or of the last one of a key that has.
 -- KEYS[1] slot: the slot's prefix; what is read begins with it.
 -- ARGV[1] id, ARGV[2] key (of the message, in place of its id; '': the id is given).

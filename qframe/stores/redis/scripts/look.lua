@@ -1,4 +1,4 @@
-#!lua flags=allow-oom
+#!lua flags=no-writes
 -- Purpose: tells where a subject of a group stands at one moment, for the audit.
 -- KEYS[1] slot: the slot's prefix; what is read begins with it.
 -- ARGV[1] kind, ARGV[2] name (group), ARGV[3] subject, ARGV[4] member (one found in `todo`, or '').

@@ -1,4 +1,4 @@
-#!lua flags=allow-oom
+#!lua flags=no-writes
 -- Purpose: finds the first kept offset of a slot that joined the log at a time or later.
 -- KEYS[1] slot: the slot's prefix; what is touched begins with it.
 -- ARGV[1] time (ms).

@@ -31,12 +31,16 @@ if #ARGV == 7 and ARGV[5] == '' and limit == 0 then
   if known and tonumber(known) > now then
     return 'd'
   end
+  local asleep = redis.call('GET', slot .. 'asleep')
+  --@may XADD ZADD
+  if asleep then
+    --@may DEL PUBLISH HMGET HSET
+  end
   local size = tonumber(ARGV[6])
   local first = redis.call('INCRBY', slot .. 'head', size) - size
   redis.call('XADD', slot .. 'log', string.format('%.0f-%d', first, size),
     'b', ARGV[7], 't', string.format('%.0f', now))
   redis.call('ZADD', slot .. 'ids', string.format('%.0f', now + window), mark)
-  local asleep = redis.call('GET', slot .. 'asleep')
   if asleep and (size > 1 or asleep == '1') then
     ring(slot)
   elseif asleep then
@@ -67,6 +71,7 @@ if #ARGV == 7 and ARGV[5] == '' and limit == 0 then
   return 's'
 end
 
+--@may
 --@include many marks
 local function unsettled()
   local head = tonumber(redis.call('GET', slot .. 'head') or 0)

@@ -31,6 +31,14 @@ if is_plain then
   if known_marks(slot, { mark }, now)[mark] then
     return string.rep('d', size)
   end
+  local asleep = redis.call('GET', slot .. 'asleep')
+  if asleep then
+    --@may
+  elseif kind == 'ordered' then
+    --@may HINCRBY HMGET HSET RPUSH ZADD ZSCORE
+  else
+    --@may HDEL HGET HINCRBY HMGET HSET ZADD ZREM
+  end
   local subjects, values, outcomes = {}, {}, {}
   local seq = redis.call('INCRBY', slot .. 'head', size) - size
   for i = 1, size do
@@ -41,7 +49,6 @@ if is_plain then
     arrive_many(group, subjects, values, {}, now, outcomes)
   end
   remember(slot, { [mark] = true }, now + window)
-  local asleep = redis.call('GET', slot .. 'asleep')
   if asleep and (size > 1 or asleep == '1' or outcomes[1] ~= 's') then
     ring(slot)
   elseif asleep then
@@ -69,6 +76,7 @@ if is_plain then
   return table.concat(outcomes)
 end
 
+--@may
 --@include sequence
 
 -- Whether a message would be one more for any group.

@@ -1,4 +1,4 @@
-#!lua flags=allow-oom
+#!lua flags=no-writes
 -- Purpose: tells members of a group and the owners of slots.
 -- KEYS[1] slot: slot 0's prefix, where rosters lie; what is read begins with it.
 -- ARGV[1] given (now), ARGV[2] name (group), ARGV[3] seen ('' or the version that is known).

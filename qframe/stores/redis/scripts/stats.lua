@@ -12,6 +12,8 @@ local given, kind, name = ARGV[1], ARGV[2], ARGV[3]
 --@include time head places log in_window bring_in
 local group = kind == 'stream' and load_group(slot, name, kind) or group_of(slot, name, kind)
 local now = time_ms(given)
+--@may GET HGET HLEN HMGET LLEN XRANGE XREVRANGE ZCARD ZRANGE ZRANGEBYSCORE
+--@may ZADD(group.todo) HINCRBY(group.cursor) ZREM(group.waiting) ZREM(group.retry)
 promote(group, now)
 local due = next_due(now, { first_of(group.waiting), first_of(group.retry) })
 if due == 0 then

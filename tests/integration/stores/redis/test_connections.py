@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Iterator
+from contextlib import suppress
 from importlib.resources import files
 from pathlib import Path
 
@@ -11,14 +13,16 @@ import pytest
 import redis.utils
 from bench import Bench, body_of
 from eventually import eventually
+from redis.exceptions import ResponseError
 from servers import Proxy, RedisServer
 from serving import Publishing, Serving
 
 from qframe import PublishUnknown, QFrame, StoreUnavailable, Topic
 from qframe.clock import VirtualClock
 from qframe.drivers import redis as driver
-from qframe.drivers.redis import Command, Redis
+from qframe.drivers.redis import Call, Command, Redis
 from qframe.drivers.redis_connections import Wire
+from qframe.drivers.scripts import Script
 from qframe.errors import AnswerLost
 from qframe.outcomes import Settled, Verdict
 from qframe.stores.redis.keys import of
@@ -26,6 +30,11 @@ from qframe.stores.redis.store import RedisStore
 from qframe.stores.types import PullRequest, PullTerms, Settlement
 
 KINDS = ("stream", "ordered")
+SLOW = """#!lua
+while tonumber(redis.call('TIME')[1]) * 1000 < tonumber(ARGV[1]) do end
+redis.call('SET', KEYS[1], 'written')
+return 'done'
+"""
 MANY = 320  # a pool of redis-py makes 100 by default, and on a cluster each server has one
 
 
@@ -52,6 +61,30 @@ def bench(proxy: Proxy) -> Iterator[Bench]:
     yield bench
     bench.check()
     bench.close()
+
+
+@pytest.mark.promise(1)
+def test_a_script_that_is_killed_is_tried_again(server: RedisServer, tmp_path: Path) -> None:
+    """It can only be killed before it has written; its caller was told of damage."""
+    (tmp_path / "slow.lua").write_text(SLOW, encoding="utf-8")
+    server.call("CONFIG", "SET", "busy-reply-threshold", 1)
+    ended: list[bytes] = []
+    redis, until_ms = Redis(server.url), int(time.time() * 1000) + 1500
+    call = Call(Script(tmp_path, "slow"), b"key", [until_ms])
+    caller = threading.Thread(target=lambda: ended.append(redis.one(call)))
+    caller.start()
+    with server.client() as client:
+
+        def is_killed() -> bool:
+            with suppress(ResponseError):
+                return bool(client.script_kill())
+            return False
+
+        eventually(is_killed)
+    caller.join(60)
+    redis.close()
+    assert ended == [b"done"]
+    assert server.call("GET", "key") == b"written"
 
 
 # Single operations whose reply is dropped.
