@@ -72,6 +72,7 @@ class MembershipService(SteppedService):
         self._refused: frozenset[int] = frozenset()
         self._refused_until_s = 0.0
         self._certain_until_s = float("-inf")
+        self._telling = 0
         self._was_paused = True
         self._unknown: UnknownGroup | None = None
         self._retires = False
@@ -206,8 +207,12 @@ class MembershipService(SteppedService):
             self._change(lambda handover: handover.want(wanted))
         # Until now it may have been doubtful, and the consumer have looked then.
         self._was_paused = self._was_paused or self.paused
-        # Only now: the sign of life may have come too late for some of its slots.
-        self._certain_until_s = session.certain_until_s
+        # Only now: the sign of life may have come too late for some of its slots. Where another
+        # thread is telling the consumer so, it has to lose them all first; then it wakes this one.
+        with self._changing:
+            if self._telling:
+                return
+            self._certain_until_s = session.certain_until_s
         if refused := self._refused:
             session.refused(refused)
             with self._changing:
@@ -243,7 +248,12 @@ class MembershipService(SteppedService):
             if assignment == self._assignment:
                 return
             self._assignment = assignment
-        self._on_change()
+            self._telling += 1
+        try:
+            self._on_change()
+        finally:
+            with self._changing:
+                self._telling -= 1
 
     def _emit(self, name: str, **facts: Any) -> None:
         if self._events:

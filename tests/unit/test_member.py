@@ -304,6 +304,25 @@ def test_who_was_doubtful_while_it_looked_wakes_a_consumer_that_may_have_looked_
     assert bench.changes == before[1]  # and nobody is woken for nothing
 
 
+@pytest.mark.promise(3)
+def test_who_is_heard_while_it_loses_its_slots_is_certain_once_all_are_lost(bench: Bench) -> None:
+    """A message of a key was lost, and the next one, which was lost a moment later, began."""
+    seen: list[bool] = []
+
+    def lose() -> None:  # as in another thread: the member's own goes on meanwhile
+        bench.member._turn()
+        seen.append(bench.member.certain())
+
+    def doubt() -> None:
+        bench.clock.advance(5000)
+        bench.member._on_change = lose
+        assert not bench.member.certain()
+        bench.member._on_change = bench._change
+
+    bench.run(lambda: None, doubt, lambda: seen.append(bench.member.certain()))
+    assert seen == [False, True]
+
+
 def test_who_retires_wants_nothing_though_its_coordinator_has_not_heard_of_it(
     bench: Bench,
 ) -> None:
