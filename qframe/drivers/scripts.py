@@ -27,8 +27,10 @@ _HEAD: Final = re.compile(r"\A#!lua.*\n(--.*\n)*")
 _COMMAND: Final = re.compile(r"(?:redis\.call|call_many|read_many)\('([A-Z]+)'")
 _ASKS: Final = re.compile(r"^( *)--@may(.*)$", re.MULTILINE)
 _ASKED: Final = re.compile(r"([A-Z]+)(?:\((.+?)\))?")
-_KEY: Final = "KEYS[1] .. '*'"
-_BELL: Final = "'qf:bell:' .. string.match(KEYS[1], '{(.*):')"
+_KEYS: Final = {
+    "COPY": "any, any", "PUBLISH": "'qf:bell:' .. string.match(KEYS[1], '{(.*):')",
+    "RENAME": "any, any",
+}  # fmt: skip
 _REFUSAL: Final = "CLOSED"
 
 
@@ -88,15 +90,18 @@ def script(package: str, name: str) -> Script:
 
 def _asking(asked: Sequence[tuple[str, str]]) -> str:
     """The lines that refuse a user who may not run some command on a key, or on any of the slot."""
-    allowed, lacks = [], []
+    allowed = {}
     for command, key in asked:
-        on = key or (_BELL if command == "PUBLISH" else _KEY)
-        allowed.append(f"redis.acl_check_cmd('{command}', {on}, {on})")  # some have two keys
-        lacks.append(f"not {allowed[-1]} and '{command}'")
+        on = key or _KEYS.get(command, "any")
+        allowed[f"may('{command}', {on})"] = command
+    lacks = [f"not {each} and '{command}'" for each, command in allowed.items()]
     return "\n".join((
-        f"if not ({' and '.join(allowed)}) then",
-        f"  local lacking = {' or '.join(lacks)}",
-        "  return redis.error_reply('NOPERM this user may not run ' .. lacking)",
+        "do",
+        "  local any, may = KEYS[1] .. '*', redis.acl_check_cmd",
+        f"  if not ({' and '.join(allowed)}) then",
+        f"    local lacking = {' or '.join(lacks)}",
+        "    return redis.error_reply('NOPERM this user may not run ' .. lacking)",
+        "  end",
         "end",
     ))  # fmt: skip
 

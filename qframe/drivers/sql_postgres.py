@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from functools import lru_cache
 from typing import Any, Final
 
@@ -180,11 +180,14 @@ class Postgres(Backend):
         Raises:
             StoreUnavailable: if the server cannot be reached.
         """
-        try:
-            connection = self._connected()
-            connection.execute(f"LISTEN {CHANNEL}")
-        except self.failures as error:
-            raise self.translated(error, unknown=False) from error
+        with ExitStack() as undo:
+            try:
+                connection = self._connected()
+                undo.callback(connection.close)
+                connection.execute(f"LISTEN {CHANNEL}")
+            except self.failures as error:
+                raise self.translated(error, unknown=False) from error
+            undo.pop_all()
         return PostgresListener(self, connection)
 
     def is_conflict(self, error: Exception) -> bool:

@@ -128,14 +128,12 @@ class Stepper:
                 return False
             self._executor.resume()
             return self._executor.work_off_one()
-        slots = sorted(owned)
-        for place in range(len(slots)):
-            slot = slots[(self._turn + place) % len(slots)]
+        for slot in sorted(owned, key=lambda slot: (slot < self._turn, slot)):
             deliveries = self._pull_one(slot, owned[slot], room)
             if deliveries is None:  # fenced: all slots have other epochs now
                 return True
             if deliveries:
-                self._turn = (slots.index(slot) + 1) % len(slots)
+                self._turn = slot + 1
                 self._life.goes_on(Point.PULL, self._topic.name, self._consumer.group)
                 self._consumer.in_flight.add(deliveries)
                 self._consumer.offer(deliveries)

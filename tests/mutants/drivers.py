@@ -212,8 +212,8 @@ DRIVERS: Final = [
     Mutant(
         "a script asks with a key that may be written where others may not",
         "drivers/scripts.py",
-        "KEYS[1] .. '*'",
-        "KEYS[1]",
+        "KEYS[1] .. '*', redis",
+        "KEYS[1], redis",
         REFUSED_COMMANDS,
     ),
     Mutant(
@@ -244,6 +244,27 @@ DRIVERS: Final = [
         "",
         "tests/integration/stores/redis/test_connections.py -k killed",
         "test-all",
+    ),
+    Mutant(
+        "a member takes heart before its consumer has lost what it dropped",
+        "coordination/member.py",
+        "            if self._telling:\n                return\n",
+        "",
+        UNIT + "test_member.py",
+    ),
+    Mutant(
+        "drained slots wait until no slot has more",
+        "runtime/feed/ask_planner.py",
+        "most = DRAINED_AT_ONCE + self._got // MESSAGES_FOR_EACH",
+        "most = 0",
+        UNIT + "test_ask_planner.py",
+    ),
+    Mutant(
+        "turns begin with the first slot each time",
+        "runtime/feed/ask_planner.py",
+        "self._first = taken[-1 if len(taken) < len(numbers) else 0] + 1",
+        "self._first = numbers[0]",
+        UNIT + "test_ask_planner.py",
     ),
     # What comes after an end.
     Mutant(

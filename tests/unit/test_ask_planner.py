@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -14,6 +15,7 @@ from qframe.runtime.feed.ask_planner import (
     QUICK_S,
     WORTH_TURNS,
     AskPlanner,
+    Turns,
 )
 from qframe.stores.types import QUIET, PullRequest, PullResult
 
@@ -80,6 +82,59 @@ def test_every_slot_is_asked_again_and_again(
             planner.note(asks, pulled_by(asks, depths))
             missing -= {ask.slot for ask in asks}
         assert not missing
+
+
+@given(st.lists(st.sets(st.integers(0, 30), min_size=1), min_size=40, max_size=60), st.data())
+def test_whoever_can_be_chosen_often_enough_has_a_turn(
+    offered: list[set[int]], data: st.DataObject
+) -> None:
+    """A place in a list would pass some over for ever, where the list changes."""
+    turns, most = Turns(data.draw(st.integers(0, 30))), data.draw(st.integers(1, 31))
+    waits = Counter[int]()
+    for numbers in offered:
+        taken = turns.take(sorted(numbers), most)
+        assert len(taken) == min(most, len(numbers))
+        assert set(taken) <= numbers
+        waits = Counter({number: waits[number] + 1 for number in numbers - set(taken)})
+        assert max(waits.values(), default=0) <= 31
+
+
+@pytest.mark.promise(7)
+@pytest.mark.parametrize("subjects", [False, True])
+@pytest.mark.parametrize("many", [16, 256, 1024, 4096])
+def test_a_backlog_over_any_number_of_slots_is_pulled_by_as_many_asks(
+    many: int, subjects: bool
+) -> None:
+    """Each pull took one slot of them and asked all empty ones again; the last ones got nothing."""
+    room, now_s = 1024 if subjects else 3000, 0.0
+    planner = planner_of(set(range(many)), subjects=subjects)
+    depths = [10_000 // many + 1] * many
+    left, asked = sum(depths), 0
+    while left:
+        now_s += 0.001
+        asks = planner.plan(room, now_s=now_s)
+        pulled = pulled_by(asks, depths)
+        planner.note(asks, pulled)
+        for one in pulled.deliveries:
+            depths[one.slot] -= 1
+        left -= len(pulled.deliveries)
+        asked += len(asks)
+        assert asked <= 4 * many + 2000, left
+
+
+def test_drained_slots_are_asked_while_others_have_much() -> None:
+    """What comes into one of 4,096 waits for some pulls at most, though one has a backlog."""
+    planner = planner_of(set(range(4096)))
+    depths = [0] * 4095 + [10**9]
+    asked, got = Counter[int](), 0
+    for _ in range(60):
+        asks = planner.plan(3000)
+        pulled = pulled_by(asks, depths)
+        planner.note(asks, pulled)
+        asked.update([ask.slot for ask in asks])
+        got += len(pulled.deliveries)
+    assert min(asked[slot] for slot in range(4096)) >= 2
+    assert got > 60 * 1200
 
 
 def test_a_slot_that_had_more_gets_most_of_the_room() -> None:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import Counter
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import Final
 
 from qframe.message import Delivery
@@ -12,18 +13,42 @@ from qframe.stores.types import QUIET, PullRequest, PullResult
 PROBE: Final = 16
 DEEP_AT_ONCE: Final = 8
 WORTH_TURNS: Final = 1024
+LARGE_ROOM: Final = 512
 QUICK_S: Final = 20e-6
+DRAINED_AT_ONCE: Final = 16
+MESSAGES_FOR_EACH: Final = 16  # which the last pull had, for one more of them
+
+
+class Turns:
+    """Who is next, by number: those whom it can choose from may be others each time.
+
+    Args:
+        first: the number at which it begins.
+    """
+
+    def __init__(self, first: int) -> None:
+        self._first = first
+
+    def take(self, numbers: Sequence[int], most: int) -> list[int]:
+        """Up to so many of some sorted numbers; the next time begins behind the last of them."""
+        at = bisect_left(numbers, self._first)
+        taken = [*numbers[at : at + most], *numbers[: max(0, min(at, at + most - len(numbers)))]]
+        if taken:
+            self._first = taken[-1 if len(taken) < len(numbers) else 0] + 1
+        return taken
 
 
 class AskPlanner:
     """Divides a pull's room among slots, and knows when all of them are quiet.
 
     Pure: it calls no store and reads no clock. Slots that filled their last ask are *deep* and get
-    most of the room; every other slot gets a small probe.
+    most of the room; every other slot gets a small probe. An ask costs the same whatever it finds,
+    and a topic may have thousands of slots: so a large room is asked of some of them at a time, and
+    slots that were drained take turns where others were not.
 
     Args:
         has_subjects: whether the topic has subjects; of a stream it remembers positions.
-        turn: the place in the row of slots at which the first plan begins.
+        turn: the slot at which the first plan begins.
 
     Attributes:
         owned: the slots to pull from, and their epochs.
@@ -33,9 +58,16 @@ class AskPlanner:
 
     def __init__(self, *, has_subjects: bool, turn: int) -> None:
         self._has_subjects = has_subjects
-        self._turn = turn
+        self._turns, self._deep_turns, self._drained_turns = (
+            Turns(turn), Turns(turn), Turns(turn),
+        )  # fmt: skip
+        self._sorted: Sequence[int] = ()
         self._deep: set[int] = set()
-        self._at_once = DEEP_AT_ONCE
+        self._drained: set[int] = set()
+        self._got = 0
+        self._is_odd = False
+        self._leaves_deep = False
+        self._widened = 1
         self._taken_s: float | None = None
         self._positions: dict[tuple[int, str], int] = {}
         self.owned: Mapping[int, str] = {}
@@ -49,7 +81,8 @@ class AskPlanner:
         A bell that rang before, and slots that were quiet, tell nothing about new slots.
         """
         if owned is not self.owned:
-            self.owned = owned
+            self.owned, self._sorted = owned, sorted(owned)
+            self._drained &= owned.keys()
             self.look_everywhere()
 
     def plan(
@@ -72,27 +105,22 @@ class AskPlanner:
             now_s: the time, on the monotonic clock, by which handlers are seen to be quick.
             in_hand: how many of each slot of a stream are in hand; None if nobody has counted.
         """
-        owned = self.owned
         if (alone := self._alone(left_out)) is not None and room > 0:
             return [self._ask(alone, room, in_hand)]
-        allowed = owned.keys() - left_out
-        if not allowed or room <= 0:
+        slots: Sequence[int] = self._sorted
+        if left_out:
+            slots = [slot for slot in slots if slot not in left_out]
+        if self.rung:
+            slots = [slot for slot in slots if slot in self.rung] or slots
+        if not slots or room <= 0:
             return []
-        slots = sorted((self.rung and allowed & self.rung) or allowed)
-        turn = self._turn % len(slots)
-        slots = (slots[turn:] + slots[:turn])[:room]
-        self._turn += max(1, len(slots) % len(owned))
-        deep = [slot for slot in slots if slot in self._deep]
-        if later := self._next_turn(deep, room, now_s):
-            # The first slot that is left out now begins the next time.
-            self._turn = sorted(slots).index(later[0])
-            slots = [slot for slot in slots if slot not in later]
-            deep = deep[: self._at_once]
-        probe = min(PROBE, max(1, room // (2 * len(slots)))) if deep else room // len(slots)
-        share = probe
+        chosen = self._chosen(slots, room, now_s)
+        deep = len([1 for slot in chosen if slot in self._deep])
+        probe = share = room // len(chosen)
         if deep:
-            share = max(probe, (room - probe * (len(slots) - len(deep))) // len(deep))
-        return [self._ask(slot, share if slot in self._deep else probe, in_hand) for slot in slots]
+            probe = min(PROBE, max(1, room // (2 * len(chosen))))
+            share = max(probe, (room - probe * (len(chosen) - deep)) // deep)
+        return [self._ask(slot, share if slot in self._deep else probe, in_hand) for slot in chosen]
 
     def position(self, slot: int, epoch: str) -> int:
         """The offset behind the last one that was received of a stream's slot; 0 before that."""
@@ -101,14 +129,15 @@ class AskPlanner:
     def note(self, asks: list[PullRequest], pulled: PullResult) -> None:
         """Remembers which slots had more than was asked, and how far each stream was read."""
         deliveries = pulled.deliveries
-        if deliveries:
-            got = _by_slot(asks, deliveries)
-            self._deep.difference_update(got)
-            self._deep.update([ask.slot for ask in asks if got[ask.slot] >= ask.limit])
-            if not self._has_subjects:
-                self._note_ends(asks, _line_ends(deliveries, len(got)))
-        else:
-            self._deep.clear()
+        self._got = len(deliveries)
+        got = _by_slot(asks, deliveries)
+        full = [ask.slot for ask in asks if got[ask.slot] >= ask.limit]
+        self._deep.difference_update(got)
+        self._deep.update(full)
+        self._drained.update(got)
+        self._drained.difference_update(full)
+        if deliveries and not self._has_subjects:
+            self._note_ends(asks, _line_ends(deliveries, len(got)))
         if pulled.stops:
             self._note_ends(asks, pulled.stops)
 
@@ -128,14 +157,17 @@ class AskPlanner:
             now_s: the time of it, on the monotonic clock.
             left_out: slots that may not be asked now.
         """
-        if pulled.next_due_ms == 0 or _is_more_than_quiet(asks, pulled):
-            self.look_everywhere()
-            return False
-        if pulled.next_due_ms is not None:
+        asked = [ask.slot for ask in asks]
+        busy = asked if pulled.next_due_ms == 0 else _busier_than_quiet(asks, pulled)
+        if pulled.next_due_ms:
             due_s = now_s + pulled.next_due_ms / 1000
             self.due_s = due_s if self.due_s is None else min(self.due_s, due_s)
-        # Where room is small a pull asks some slots only, and the others may be full.
-        self._quiet.update([ask.slot for ask in asks])
+        # A pull asks some slots only, and the others may have something.
+        self._quiet.update(asked)
+        if busy:
+            self._quiet.difference_update(busy)
+            self.rung = None
+            return False
         awaited = self.owned.keys() - left_out
         return self._quiet.issuperset(awaited if self.rung is None else self.rung & awaited)
 
@@ -145,6 +177,8 @@ class AskPlanner:
         self.rung = rung
         if rung is None:
             self.due_s = None
+        else:
+            self._drained -= rung
 
     def stirred(self, rung: frozenset[int] | None) -> None:
         """The bell has rung while nobody waited: these slots (None: any) are quiet no more."""
@@ -152,6 +186,7 @@ class AskPlanner:
             self.look_everywhere()
             return
         self._quiet -= rung
+        self._drained -= rung
         if self.rung is not None:
             self.rung |= rung
 
@@ -177,17 +212,41 @@ class AskPlanner:
         [slot] = self.rung
         return slot if slot in self.owned else None
 
-    def _next_turn(self, deep: list[int], room: int, now_s: float | None) -> list[int]:
-        """The deep slots of a stream that are left to the next pull."""
+    def _chosen(self, slots: Sequence[int], room: int, now_s: float | None) -> list[int]:
+        """The slots of the next pull."""
+        drained = [slot for slot in slots if slot in self._drained]
+        if len(drained) == len(slots):
+            return self._turns.take(slots, room)
+        if drained:
+            self._is_odd = not self._is_odd
+            most = DRAINED_AT_ONCE + self._got // MESSAGES_FOR_EACH
+            most = min(most, room // 2 or int(self._is_odd))
+            drained = self._drained_turns.take(drained, most)
+        slots = [slot for slot in slots if slot not in self._drained]
+        room -= len(drained)
+        is_large = room >= LARGE_ROOM and self._got > 0
+        most = room // PROBE if is_large else room
+        if len(slots) <= most:
+            deep = [slot for slot in slots if slot in self._deep]
+            taken = self._deep_turns.take(deep, self._deep_at_once(room, now_s))
+            self._leaves_deep = len(taken) < len(deep)
+            if self._leaves_deep:
+                others = [slot for slot in slots if slot not in self._deep]
+                return [*taken, *others, *drained]
+        return [*self._turns.take(slots, most), *drained]
+
+    def _deep_at_once(self, room: int, now_s: float | None) -> int:
+        """How many deep slots are asked; the others are left to the next pulls."""
         if room < WORTH_TURNS or self._has_subjects:
             self._taken_s = None
-            return []
+            return room
         before_s, self._taken_s = self._taken_s, now_s
         is_quick = False
         if before_s is not None and now_s is not None:
             is_quick = now_s - before_s < room * QUICK_S
-        self._at_once = 1 if is_quick else DEEP_AT_ONCE
-        return deep[self._at_once :]
+        if self._leaves_deep:  # as many as it takes to fill the room
+            self._widened = 2 * self._widened if self._got < room // 8 else 1
+        return self._widened * (1 if is_quick else DEEP_AT_ONCE)
 
     def _note_ends(self, asks: list[PullRequest], ends: Mapping[int, int]) -> None:
         epochs = {ask.slot: ask.epoch for ask in asks}
@@ -214,9 +273,9 @@ def _line_ends(deliveries: list[Delivery], slots: int) -> dict[int, int]:
     return ends
 
 
-def _is_more_than_quiet(asks: list[PullRequest], pulled: PullResult) -> bool:
-    """Whether some slot had more than a quiet one has."""
-    count = len(pulled.deliveries)
-    if not QUIET < count <= QUIET * len(asks):  # else one of them had more, whichever
-        return count > QUIET
-    return max(_by_slot(asks, pulled.deliveries).values()) > QUIET
+def _busier_than_quiet(asks: list[PullRequest], pulled: PullResult) -> list[int]:
+    """The slots that had more than a quiet one has."""
+    if len(pulled.deliveries) <= QUIET:
+        return []
+    got = _by_slot(asks, pulled.deliveries)
+    return [slot for slot, count in got.items() if count > QUIET]

@@ -9,11 +9,13 @@ connection broke: the server may have come back with an older state.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from operator import attrgetter
 from typing import Any, Final
 
-from qframe.drivers.redis import Command, Redis
+from qframe.drivers.redis import Command, Missing, Redis
+from qframe.errors import StoreUnavailable
 from qframe.message import Delivery
 from qframe.stores.redis.keys import SlotKeys
 from qframe.stores.redis.reading import logged
@@ -21,6 +23,7 @@ from qframe.stores.types import PullRequest
 
 MOST_ENTRIES: Final = 64
 FIRST_GUESS: Final = 16
+MANY_SLOTS: Final = 2
 _SEQ: Final = attrgetter("seq")
 
 
@@ -97,7 +100,7 @@ class LogReadahead:
             return None
         key = keys.key(ask.slot, "log")
         most = min(MOST_ENTRIES, -(-missing // kept.size))
-        return Command(key, ("XRANGE", key, f"{kept.end}-0", "+", "COUNT", most))
+        return _from(key, kept.end, most)
 
     def read(
         self,
@@ -131,6 +134,34 @@ class LogReadahead:
         self._slots[name] = anew  # not before: it may fail to find `start`
         return self._take(keys, slot, anew, stop)
 
+    def find(self, keys: SlotKeys, group: str, places: Sequence[tuple[int, str, int]]) -> None:
+        """Begins to read many slots that nothing was read of, in one round trip.
+
+        Args:
+            keys: the topic's.
+            group: the group.
+            places: slots, each with its epoch and the offset that is to be read first. What cannot
+                be read now is left to `read`.
+        """
+        unread = [
+            (slot, epoch, start) for slot, epoch, start in places
+            if (kept := self._slots.get((keys.topic.name, group, slot))) is None
+            or kept.epoch != epoch or kept.at != start
+        ]  # fmt: skip
+        if len(unread) < MANY_SLOTS:
+            return
+        breaks = self._redis.breaks
+        with suppress(StoreUnavailable):
+            asked = [_from(keys.key(slot, "log"), start, FIRST_GUESS) for slot, _, start in unread]
+            for (slot, epoch, start), found in zip(
+                unread, self._redis.run(asked, partly=True), strict=True
+            ):
+                anew = SlotReadahead(epoch, start, breaks)
+                if not isinstance(found, Missing):
+                    anew.add(slot, found)
+                if anew.rest and anew.sound:  # else the first entry is not the one that it needs
+                    self._slots[keys.topic.name, group, slot] = anew
+
     def forget(self, topic: str, group: str) -> None:
         """Forgets what was read for a group."""
         for name in list(self._slots):  # a copy: the pull loops of other groups add to it
@@ -139,8 +170,8 @@ class LogReadahead:
 
     def _find(self, keys: SlotKeys, slot: int, kept: SlotReadahead) -> None:
         """Reads the entry that holds the next offset, which may stand in its midst."""
-        last = f"{kept.end}-18446744073709551615"
-        kept.add(slot, self._redis.ask(keys.key(slot, "log"), "XREVRANGE", last, "-", "COUNT", 1))
+        log, last = keys.key(slot, "log"), f"{kept.end}-18446744073709551615"
+        kept.add(slot, self._redis.ask(log, "XREVRANGE", last, "-", "COUNT", 1))
 
     def _take(
         self, keys: SlotKeys, slot: int, kept: SlotReadahead, stop: int
@@ -148,7 +179,12 @@ class LogReadahead:
         """Reads on as far as an offset, and takes what stands before it."""
         key = keys.key(slot, "log")
         while (end := kept.end) < stop:
-            kept.add(slot, self._redis.ask(key, "XRANGE", f"{end}-0", "+", "COUNT", MOST_ENTRIES))
+            kept.add(slot, self._redis.one(_from(key, end, MOST_ENTRIES)))
             if kept.end == end:
                 kept.lacks(stop)
         return kept.take(stop)
+
+
+def _from(log: bytes, offset: int, most: int) -> Command:
+    """The command that reads entries which begin at an offset or behind it."""
+    return Command(log, ("XRANGE", log, f"{offset}-0", "+", "COUNT", most))

@@ -113,10 +113,15 @@ def _from_stream(pulling: RedisPull, readahead: LogReadahead, asks: Sequence[Pul
         aheads.append(ahead is not None)
         if ahead is not None:
             requests.append(ahead)
-    replies = iter(_run(redis, asks, requests))
-    for ask, has_ahead in zip(asks, aheads, strict=True):
-        reply = next(replies)
-        entries = next(replies) if has_ahead else ()
+    flat = iter(_run(redis, asks, requests))
+    replies = [(next(flat), next(flat) if has_ahead else ()) for has_ahead in aheads]
+    readahead.find(keys, group, [
+        (ask.slot, ask.epoch, reply[6])
+        for ask, (reply, _), has_ahead in zip(asks, replies, aheads, strict=True)
+        if not has_ahead and not isinstance(reply, Missing) and len(reply) > 1
+        and reply[6] < reply[7]
+    ])  # fmt: skip
+    for ask, (reply, entries) in zip(asks, replies, strict=True):
         if isinstance(entries, Missing):
             entries = ()
         if not _owned(pulling, ask, reply):
