@@ -195,6 +195,8 @@ class PullTerms(NamedTuple):
         run: how many messages of an ordered subject are handed out together at most.
         standing: whether it stands where it leaves slots quiet, if the store can do that, and where
             to.
+        ahead_bytes: how large the bodies may be together that the store keeps of what it has read
+            beyond this pull.
     """
 
     receipt: str
@@ -202,6 +204,7 @@ class PullTerms(NamedTuple):
     max_attempts: int
     run: int = 32
     standing: StandingTerms = NOT_STANDING
+    ahead_bytes: int = 2**24
 
 
 class LateReply(NamedTuple):
@@ -240,6 +243,7 @@ class PullResult(msgspec.Struct):
             were malformed, missing or parked, the offset behind them: the position of the next
             pull; and the read position, where the caller's is beyond it and nothing is read.
         full: the slots of which the group has parked so much that their line is not read.
+        ahead_bytes: how large the bodies are that are kept for the group's next pulls.
     """
 
     deliveries: list[Delivery] = []
@@ -255,6 +259,7 @@ class PullResult(msgspec.Struct):
     missing: int = 0
     stops: dict[int, int] = {}
     full: list[int] = []
+    ahead_bytes: int = 0
 
 
 class Settlement(msgspec.Struct, gc=False, eq=False):

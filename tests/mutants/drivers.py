@@ -12,6 +12,7 @@ DATABASE: Final = UNIT + "test_sql_driver.py"
 ERRORS: Final = UNIT + "test_sql_errors.py"
 TURNS: Final = UNIT + "test_relay_turns.py"
 DOUBLING: Final = UNIT + "test_doubling.py"
+READAHEAD: Final = "tests/integration/stores/redis/test_readahead.py"
 REFUSED_COMMANDS: Final = "tests/conformance/test_refused_commands.py"
 
 DRIVERS: Final = [
@@ -265,6 +266,35 @@ DRIVERS: Final = [
         "self._first = taken[-1 if len(taken) < len(numbers) else 0] + 1",
         "self._first = numbers[0]",
         UNIT + "test_ask_planner.py",
+    ),
+    # How much is read ahead.
+    Mutant(
+        "what is read ahead is kept however much it is",
+        "stores/redis/log_readahead.py",
+        "        if total > most_bytes:\n",
+        "        if total > 2**40:\n",
+        READAHEAD,
+    ),
+    Mutant(
+        "a log is read ahead by as many entries as there may be",
+        "stores/redis/log_readahead.py",
+        "min(MOST_ENTRIES, -(-(stop - end) // kept.size))",
+        "MOST_ENTRIES",
+        READAHEAD,
+    ),
+    Mutant(
+        "what is read ahead takes no room",
+        "runtime/flow/in_flight.py",
+        "self._max_bytes - self._bytes - self.ahead_bytes",
+        "self._max_bytes - self._bytes",
+        UNIT + "test_in_flight.py",
+    ),
+    Mutant(
+        "nobody counts what is read ahead",
+        "runtime/feed/pull_loop.py",
+        "        self._in_flight.ahead_bytes = pulled.ahead_bytes\n",
+        "",
+        UNIT + "test_pull_steps.py",
     ),
     # What comes after an end.
     Mutant(

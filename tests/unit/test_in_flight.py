@@ -34,6 +34,21 @@ def test_room_is_what_is_left_and_none_where_it_is_not_worth_a_call() -> None:
     assert held.room(1000) == 60
 
 
+def test_what_the_store_has_read_ahead_takes_room_and_never_all() -> None:
+    held, _ = in_flight(size=1000)
+    held.add([delivery(0, size=100)])
+    held.ahead_bytes = 400
+    assert held.room(5) == 5
+    held.add([delivery(1, size=200)])  # so large are the next ones, too
+    assert held.room(1) == 1
+    held.ahead_bytes = 600
+    assert held.room(1) == 0
+    held.remove(list(held.deliveries))
+    held.ahead_bytes = 1000
+    assert held.room(1) == 1
+    assert held.most_ahead_bytes == 125
+
+
 def test_what_is_of_a_streams_line_is_counted_for_each_slot() -> None:
     held, _ = in_flight()
     there = [delivery(seq) for seq in (4, 2, 9)]

@@ -281,3 +281,20 @@ def test_a_slot_that_the_store_refuses_is_told_and_the_others_go_on(kind: str) -
     line.run()
     assert dict(line.epochs) == {1: FIRST}
     assert line.bodies == [5]
+
+
+def test_the_store_may_keep_a_part_of_the_bytes_and_what_it_keeps_takes_room() -> None:
+    line = Line("stream", slots=1)
+    terms_seen: list[PullTerms] = []
+    pull = line.model.pull
+
+    def keeps(topic: Topic, group: str, asks: list[PullRequest], terms: PullTerms) -> PullResult:
+        terms_seen.append(terms)
+        pulled = pull(topic, group, asks, terms)
+        pulled.ahead_bytes = 77
+        return pulled
+
+    line.model.pull = keeps  # type: ignore[method-assign, assignment]
+    line.run()
+    assert terms_seen[0].ahead_bytes == line.in_flight.most_ahead_bytes > 0
+    assert line.in_flight.ahead_bytes == 77

@@ -198,7 +198,10 @@ class PullLoop(SteppedService):
         return self._planner.plan(room, self._left_out, now_s=now_s, in_hand=in_hand)
 
     def _terms(self, asks: list[PullRequest]) -> PullTerms:
-        terms = PullTerms(self._new_receipt(), self._lease_ms, self._max_attempts)
+        terms = PullTerms(
+            self._new_receipt(), self._lease_ms, self._max_attempts,
+            ahead_bytes=self._in_flight.most_ahead_bytes,
+        )  # fmt: skip
         if self._can_stand and self._flow.may_stand(len(self._planner.owned)):
             terms = terms._replace(standing=self._unanswered.stand(asks, self._bell.address))
         return terms
@@ -290,6 +293,7 @@ class PullLoop(SteppedService):
         deliveries = pulled.deliveries
         self._planner.note(asks, pulled)
         self._flow.note(deliveries)
+        self._in_flight.ahead_bytes = pulled.ahead_bytes
         if passed := self._passed(pulled):
             self._slots.fenced(passed)
         if deliveries:

@@ -29,6 +29,7 @@ class InFlight:
     Attributes:
         deliveries: what is in flight; always the same set, to look at only.
         expected: how many more the store may hand out without being asked again.
+        ahead_bytes: how large the bodies are that the store has read for the next pulls.
         unanswered: the slots of which the store may have handed out what no reply has brought.
     """
 
@@ -39,6 +40,7 @@ class InFlight:
         self._guard = threading.Lock()
         self.deliveries: set[Delivery] = set()
         self.expected: int = 0
+        self.ahead_bytes: int = 0
         self.unanswered: frozenset[int] = frozenset()
         self._returning: set[Delivery] = set()
         self._bytes = 0
@@ -113,6 +115,11 @@ class InFlight:
             self._wanted = 0
         self._on_room()
 
+    @property
+    def most_ahead_bytes(self) -> int:
+        """How much the store may read for the next pulls, so that there is room for them."""
+        return self._max_bytes // 8
+
     def all(self) -> list[Delivery]:
         """A copy of what is in flight."""
         with self._guard:
@@ -135,11 +142,9 @@ class InFlight:
         return [one for one in self.all() if one.slot in slots]
 
     def _room(self) -> int:
-        most = self._max_messages - self.expected
-        if not self.deliveries:
-            return max(1, min(most, self._max_bytes // self._bytes_each))
-        left = max(0, self._max_bytes - self._bytes) // self._bytes_each
-        return min(most - len(self.deliveries), left)
+        left = max(0, self._max_bytes - self._bytes - self.ahead_bytes) // self._bytes_each
+        room = min(self._max_messages - self.expected - len(self.deliveries), left)
+        return room if self.deliveries else max(1, room)
 
     def may_expect(self, count: int) -> bool:
         """Whether there is little, and so many more would be a small part of what may be."""

@@ -3,12 +3,14 @@
 A pull is one round trip: the script says which offsets are handed out, and the log is read beside
 it from where the last pull's reading ended, since who pulls from a slot reads it in order. The log
 never changes behind a reader, so what was read beyond the limit is kept for the next pull, unless a
-connection broke: the server may have come back with an older state.
+connection broke: the server may have come back with an older state. An entry is read whole, however
+large it is, so what is kept is bounded in bytes: where it is more, slots forget what they have.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from operator import attrgetter
@@ -36,18 +38,25 @@ class SlotReadahead:
         rest: what was read and not handed out, in order.
         sound: whether that is a message for each offset, and none of them malformed.
         size: how many messages an entry has held of late.
+        bytes_each: how large a message has been of late.
     """
 
-    __slots__ = ("at", "breaks", "end", "epoch", "rest", "size", "sound")
+    __slots__ = ("at", "breaks", "bytes_each", "end", "epoch", "rest", "size", "sound")
 
-    def __init__(self, epoch: str, end: int, breaks: int) -> None:
+    def __init__(self, epoch: str, end: int, breaks: int, size: int) -> None:
         self.epoch: str = epoch
         self.at: int = end
         self.end: int = end
         self.breaks: int = breaks
         self.rest: list[Delivery] = []
         self.sound: bool = True
-        self.size: int = FIRST_GUESS
+        self.size: int = size
+        self.bytes_each: int = 0
+
+    @property
+    def bytes(self) -> int:
+        """How large the rest is, about."""
+        return self.bytes_each * len(self.rest)
 
     def add(self, slot: int, entries: Iterable[Any]) -> None:
         """Takes in entries of the log, of which the first holds `end` unless that is missing."""
@@ -59,6 +68,7 @@ class SlotReadahead:
             self.rest += found if first >= self.end else found[self.end - first :]
             self.end = end
             self.size = max(1, (3 * self.size + end - first) // 4)
+            self.bytes_each = sum(map(len, fields)) // max(1, end - first)
 
     def lacks(self, stop: int) -> None:
         """Notes that the log has nothing more before an offset."""
@@ -86,11 +96,12 @@ class LogReadahead:
 
     def __init__(self, redis: Redis) -> None:
         self._redis = redis
-        self._slots: dict[tuple[str, str, int], SlotReadahead] = {}
+        self._slots: defaultdict[tuple[str, str], dict[int, SlotReadahead]] = defaultdict(dict)
+        self._sizes: dict[str, int] = {}  # how many messages an entry of a topic has held of late
 
     def ahead(self, keys: SlotKeys, group: str, ask: PullRequest) -> Command | None:
         """The command that reads what a pull will probably want, or None where that is unknown."""
-        kept = self._slots.get((keys.topic.name, group, ask.slot))
+        kept = self._slots[keys.topic.name, group].get(ask.slot)
         if kept is None or kept.epoch != ask.epoch or kept.breaks != self._redis.breaks:
             return None
         if ask.position is not None and ask.position > kept.at:
@@ -99,8 +110,7 @@ class LogReadahead:
         if missing <= 0:
             return None
         key = keys.key(ask.slot, "log")
-        most = min(MOST_ENTRIES, -(-missing // kept.size))
-        return _from(key, kept.end, most)
+        return _from(key, kept.end, min(MOST_ENTRIES, -(-missing // kept.size)))
 
     def read(
         self,
@@ -117,8 +127,8 @@ class LogReadahead:
         `entries` is what the command ahead has read. An offset without a message counts as settled,
         so it is one only where the log was read anew from the entry that may hold it.
         """
-        name = (keys.topic.name, group, slot)
-        kept = self._slots.get(name)
+        slots = self._slots[keys.topic.name, group]
+        kept = slots.get(slot)
         if kept is not None and (kept.epoch != epoch or kept.breaks != self._redis.breaks):
             kept = None
         if kept is not None:
@@ -129,44 +139,64 @@ class LogReadahead:
             taken, is_sound = self._take(keys, slot, kept, stop)
             if is_sound:
                 return taken, True
-        anew = SlotReadahead(epoch, start, self._redis.breaks)
+        size = self._sizes.get(keys.topic.name, FIRST_GUESS)
+        anew = SlotReadahead(epoch, start, self._redis.breaks, size)
         self._find(keys, slot, anew)
-        self._slots[name] = anew  # not before: it may fail to find `start`
+        slots[slot] = anew  # not before: it may fail to find `start`
         return self._take(keys, slot, anew, stop)
 
-    def find(self, keys: SlotKeys, group: str, places: Sequence[tuple[int, str, int]]) -> None:
+    def find(self, keys: SlotKeys, group: str, places: Sequence[tuple[int, str, int, int]]) -> None:
         """Begins to read many slots that nothing was read of, in one round trip.
 
         Args:
             keys: the topic's.
             group: the group.
-            places: slots, each with its epoch and the offset that is to be read first. What cannot
-                be read now is left to `read`.
+            places: slots, each with its epoch, the offset that is to be read first, and the one
+                behind the last. What cannot be read now is left to `read`.
         """
+        slots = self._slots[keys.topic.name, group]
         unread = [
-            (slot, epoch, start) for slot, epoch, start in places
-            if (kept := self._slots.get((keys.topic.name, group, slot))) is None
-            or kept.epoch != epoch or kept.at != start
+            (slot, epoch, start, stop) for slot, epoch, start, stop in places
+            if (kept := slots.get(slot)) is None or kept.epoch != epoch or kept.at != start
         ]  # fmt: skip
         if len(unread) < MANY_SLOTS:
             return
         breaks = self._redis.breaks
+        size = self._sizes.get(keys.topic.name, FIRST_GUESS)
         with suppress(StoreUnavailable):
-            asked = [_from(keys.key(slot, "log"), start, FIRST_GUESS) for slot, _, start in unread]
-            for (slot, epoch, start), found in zip(
+            asked = [
+                _from(keys.key(slot, "log"), start, min(MOST_ENTRIES, -(-(stop - start) // size)))
+                for slot, _, start, stop in unread
+            ]
+            for (slot, epoch, start, _), found in zip(
                 unread, self._redis.run(asked, partly=True), strict=True
             ):
-                anew = SlotReadahead(epoch, start, breaks)
+                anew = SlotReadahead(epoch, start, breaks, self._sizes.get(keys.topic.name, size))
                 if not isinstance(found, Missing):
                     anew.add(slot, found)
+                    self._sizes[keys.topic.name] = anew.size
                 if anew.rest and anew.sound:  # else the first entry is not the one that it needs
-                    self._slots[keys.topic.name, group, slot] = anew
+                    slots[slot] = anew
+
+    def kept(self, keys: SlotKeys, group: str, most_bytes: int) -> int:
+        """How large is what is kept of a group's slots, about.
+
+        Where it is too much, the largest are forgotten, but for the smallest: it may be one entry.
+        """
+        slots = self._slots[keys.topic.name, group]
+        sizes = {slot: kept.bytes for slot, kept in slots.items() if kept.rest}
+        total = sum(sizes.values())
+        if total > most_bytes:
+            for slot in sorted(sizes, key=sizes.__getitem__)[:0:-1]:
+                del slots[slot]
+                total -= sizes[slot]
+                if total <= most_bytes:
+                    break
+        return total
 
     def forget(self, topic: str, group: str) -> None:
         """Forgets what was read for a group."""
-        for name in list(self._slots):  # a copy: the pull loops of other groups add to it
-            if name[:2] == (topic, group):
-                self._slots.pop(name, None)
+        self._slots.pop((topic, group), None)
 
     def _find(self, keys: SlotKeys, slot: int, kept: SlotReadahead) -> None:
         """Reads the entry that holds the next offset, which may stand in its midst."""
@@ -179,9 +209,11 @@ class LogReadahead:
         """Reads on as far as an offset, and takes what stands before it."""
         key = keys.key(slot, "log")
         while (end := kept.end) < stop:
-            kept.add(slot, self._redis.one(_from(key, end, MOST_ENTRIES)))
+            most = min(MOST_ENTRIES, -(-(stop - end) // kept.size))
+            kept.add(slot, self._redis.one(_from(key, end, most)))
             if kept.end == end:
                 kept.lacks(stop)
+        self._sizes[keys.topic.name] = kept.size
         return kept.take(stop)
 
 

@@ -116,7 +116,7 @@ def _from_stream(pulling: RedisPull, readahead: LogReadahead, asks: Sequence[Pul
     flat = iter(_run(redis, asks, requests))
     replies = [(next(flat), next(flat) if has_ahead else ()) for has_ahead in aheads]
     readahead.find(keys, group, [
-        (ask.slot, ask.epoch, reply[6])
+        (ask.slot, ask.epoch, reply[6], reply[7])
         for ask, (reply, _), has_ahead in zip(asks, replies, aheads, strict=True)
         if not has_ahead and not isinstance(reply, Missing) and len(reply) > 1
         and reply[6] < reply[7]
@@ -148,6 +148,7 @@ def _from_stream(pulling: RedisPull, readahead: LogReadahead, asks: Sequence[Pul
         pulled.deliveries += line
         if reply[9]:
             pulled.full.append(ask.slot)
+    pulled.ahead_bytes = readahead.kept(keys, group, terms.ahead_bytes)
 
 
 def _run(redis: Redis, asks: Sequence[PullRequest], requests: Sequence[Request]) -> list[Any]:

@@ -76,7 +76,7 @@ def test_a_caller_that_has_received_the_first_of_an_entry_is_handed_out_the_rest
     store: RedisStore,
 ) -> None:
     assert bodies(pull(store, 0)) == [0, 1]
-    [tail] = store._readahead._slots.values()
+    [tail] = store._readahead._slots[TOPIC.name, "g"].values()
     tail.at = tail.end = 0
     tail.rest = []
     pulled = pull(store, 2, limit=20)
@@ -112,4 +112,44 @@ def test_a_group_is_forgotten_while_others_pull_for_the_first_time(store: RedisS
     finally:
         sys.setswitchinterval(before)
         pulling.join()
-    assert {name for _, name, _ in store._readahead._slots} == set(names)
+    assert {name for _, name in store._readahead._slots} == set(names)
+
+
+@pytest.mark.promise(6)
+def test_what_is_read_beyond_a_pull_is_bounded_in_bytes_and_told(store: RedisStore) -> None:
+    """8,000 messages of 250 kB, published by the hundred, took 1.7 GB at a limit of 64 MiB."""
+    topic = Topic("large", "stream", slots=4)
+    store.declare(topic)
+    store.subscribe(topic, "g")
+    store.take(topic, "g", dict.fromkeys(range(4), EPOCH))
+    for batch in range(6):
+        entries = [entry(topic, 32 * batch + n, f"k{n}", f"m{batch}-{n}") for n in range(32)]
+        for number, one in enumerate(entries):
+            one.slot, one.body, one.mark = number % 4, b"x" * 50_000, entries[0].mark
+        store.publish(topic, entries)
+    positions = [0] * 4
+    received, most = list[str](), 1_000_000  # of each slot there is more, after the first message
+    for _ in range(48):
+        asks = [PullRequest(slot, EPOCH, 1, positions[slot]) for slot in range(4)]
+        before = sent(store)
+        pulled = store.pull(topic, "g", asks, PullTerms("r", 60_000, 9, ahead_bytes=most))
+        assert sent(store) - before < 4 * 500_000, "of each slot one entry, and no more"
+        kept = store._readahead._slots[topic.name, "g"].values()
+        size = sum(len(one.body) for each in kept for one in each.rest)
+        assert size <= pulled.ahead_bytes <= most
+        for one in pulled.deliveries:
+            positions[one.slot] = one.seq + 1
+            received.append(one.id)
+    assert len(received) == len(set(received)) == 192
+    store.subscribe(topic, "h")
+    store.take(topic, "h", {0: EPOCH})
+    before = sent(store)
+    ten = store.pull(topic, "h", [PullRequest(0, EPOCH, 10, 0)], PullTerms("r", 60_000, 9))
+    assert len(ten.deliveries) == 10
+    assert sent(store) - before < 3 * 500_000, "two entries of eight messages, of six"
+
+
+def sent(store: RedisStore) -> int:
+    """How many bytes the server has sent."""
+    with Redis.from_url(store.url) as client:
+        return int(client.info("stats")["total_net_output_bytes"])
