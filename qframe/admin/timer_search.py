@@ -126,7 +126,7 @@ def found_timers(
     records: list[Record] = []
     looked = 0
     after = None if place is None else read_place(place)
-    pages = _each_page(store, topic, chosen, after, min(STEP, most))
+    pages = _each_page(store, topic, chosen, after, most)
     for record in chain.from_iterable(pages):
         looked += 1
         if chosen.fits(record):
@@ -232,9 +232,10 @@ def _pages(store: Store, topic: Topic, chosen: CheckedChoice) -> Iterator[list[R
 
 
 def _each_page(
-    store: Store, topic: Topic, chosen: CheckedChoice, after: TimerPlace | None, size: int
+    store: Store, topic: Topic, chosen: CheckedChoice, after: TimerPlace | None, wanted: int
 ) -> Iterator[list[Record]]:
-    span = chosen.span._replace(limit=size, after=after)
+    """Where all of them are meant, one page is enough; where few are, pages grow."""
+    span = chosen.span._replace(limit=min(STEP, wanted), after=after)
     while page := store.timers(topic, span):
         yield page
-        span = span._replace(after=page[-1].timer_place)
+        span = span._replace(limit=min(STEP, 4 * span.limit), after=page[-1].timer_place)

@@ -56,18 +56,26 @@ def spans_of(sought: Sought, remembered: Sequence[Remembered], slots: Sequence[i
     return [Span(slot, made_ms - SKEW_MS, made_ms + SKEW_MS) for slot in slots]
 
 
-def sections_of(topic: Topic, groups: Sequence[str]) -> list[Section]:
-    """All sections of a topic, in order."""
+def sections_of(topic: Topic, groups: Sequence[str], sought: Sought | None = None) -> list[Section]:
+    """The sections of a topic that may have what is sought, in order.
+
+    The slot that a sought key leads to is the first; a basis of its own may have led it elsewhere.
+    """
+    slots: Sequence[int] = topic.all_slots
+    own = None
+    if sought is not None:
+        slots = [slot for slot in slots if sought.slot in (None, slot)]
+        own = None if sought.key is None else topic.slot_of(sought.key.encode())
     found = [
         Section(slot, part, group)
-        for slot in topic.all_slots
+        for slot in slots
         for part, names in (
             *((part, [""]) for part in _SHARED[topic.has_subjects]),
             *((part, groups) for part in _OF_GROUPS),
         )
         for group in names
     ]
-    return sorted(found)
+    return sorted(found, key=lambda section: (section.slot != own, section))
 
 
 def scanned(
@@ -87,10 +95,13 @@ def scanned(
             leave out what is not sought.
         sought: the messages of the page; None for all.
     """
-    at, after = (sections[0], "") if place is None else _read_place(place)
     page = ScanPage([], 0, None)
+    if not sections:
+        return page
+    at, after = (sections[0], "") if place is None else _read_place(place)
+    first = sections[0].slot
     for section in sections:
-        if section < at:
+        if (section.slot != first, section) < (at.slot != first, at):
             continue
         behind: str | None = after if section == at else ""
         while behind is not None:

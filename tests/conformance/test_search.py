@@ -204,6 +204,28 @@ def test_a_scan_for_an_id_or_a_key_has_what_a_scan_of_all_has_of_it(
         assert sorted(map(repr, found)) == sorted(map(repr, expected)), sought
 
 
+def test_a_scan_for_a_key_begins_with_its_slot_and_one_for_a_slot_looks_at_no_other(
+    bench: Bench,
+) -> None:
+    """A search of a stream looked at all messages of the slots before it first."""
+    topic = bench.topic("stream", "g", slots=4)
+    entries = [bench.entry(topic, each, f"k{each % 40}", id=f"m{each}") for each in range(400)]
+    bench.store.publish(topic, entries)
+    for number in range(40):
+        slot = topic.slot_of(f"k{number}".encode())
+        of_slot = [one for one in entries if one.slot == slot]
+        page = bench.store.scan(topic, None, len(of_slot), Sought(key=f"k{number}"))
+        assert len(page.records) == 10
+        assert {one.slot for one in page.records} == {slot}
+    page = bench.store.scan(topic, None, 400, Sought(id="m7", slot=topic.slot_of(b"k7")))
+    assert (len(page.records), page.place) == (1, None)
+    assert page.looked < 400
+    empty = bench.store.scan(topic, None, 400, Sought(id="m7", slot=99))
+    assert (empty.records, empty.looked, empty.place) == ([], 0, None)
+    found = scanned(bench, topic, 7, Sought(key="k7"))
+    assert sorted(one.id for one in found) == sorted(f"m{7 + 40 * each}" for each in range(10))
+
+
 def test_a_scan_goes_on_from_its_place_and_refuses_another(bench: Bench) -> None:
     topic = bench.topic("ordered", "g")
     for number in range(300):

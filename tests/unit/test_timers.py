@@ -25,6 +25,7 @@ from qframe.producing.producer import Producer
 from qframe.stores.base import Store
 from qframe.stores.model.store import ModelStore
 from qframe.stores.pair import StorePair
+from qframe.stores.records import Record, TimerSpan
 from qframe.stores.types import Delivery, PullRequest, PullTerms, Settlement
 from qframe.topic import Topic
 
@@ -129,6 +130,29 @@ def test_timers_are_found_by_what_they_have_page_by_page(bench: Bench) -> None:
     looked = bench.timers.find("wake", tag="odd", look=2)
     assert ([each.id for each in looked.records], looked.looked) == (["m1"], 2)
     assert found(tag="odd", place=looked.place) == ["m3", "m5"]
+
+
+def test_the_first_of_many_is_found_by_few_pages_however_few_are_wanted(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each page had as many as were wanted: one."""
+    for number in range(400):
+        tags = ["last"] if number == 399 else ["other"]
+        bench.producer.publish("wake", number, key=f"k{number}", delay=60 + number, tags=tags)
+    pages: list[int] = []
+    timers = bench.store.timers
+
+    def counted(topic: Topic, span: TimerSpan) -> list[Record]:
+        pages.append(span.limit)
+        return timers(topic, span)
+
+    monkeypatch.setattr(bench.store, "timers", counted)
+    for limit in (1, 3, 1000):
+        pages.clear()
+        [one] = bench.timers.find("wake", tag="last", limit=limit).records
+        assert one.key == "k399"
+        assert sum(pages) <= 4 * 400 + 4 * STEP
+        assert len(pages) <= 7
 
 
 def test_what_is_delayed_before_a_stream_is_found(bench: Bench) -> None:

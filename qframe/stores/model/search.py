@@ -70,7 +70,9 @@ class ModelSearching(ModelRole, Searching):
             def read(section: Section, after: str, most: int) -> SectionPage:
                 return page_of(state, section, after, most, now_ms)
 
-            return scanned(sections_of(topic, sorted(state.groups)), place, limit, read, sought)
+            return scanned(
+                sections_of(topic, sorted(state.groups), sought), place, limit, read, sought
+            )
 
 
 def page_of(

@@ -65,7 +65,8 @@ def scan(
     """A page of all that there is."""
     groups = groups_of(redis, keys)
     pages = RedisPages(redis, keys, groups, now_ms, sought)
-    return scanned(sections_of(keys.topic, sorted(groups)), place, limit, pages.read_queues, sought)
+    sections = sections_of(keys.topic, sorted(groups), sought)
+    return scanned(sections, place, limit, pages.read_queues, sought)
 
 
 class _RedisLookUp:

@@ -196,7 +196,7 @@ def scan(
     """A page of all rows."""
     groups = _groups(transaction, ref)
     pages = SqlPages(transaction, ref, groups, sought)
-    return scanned(sections_of(ref.topic, sorted(groups)), place, limit, pages.read, sought)
+    return scanned(sections_of(ref.topic, sorted(groups), sought), place, limit, pages.read, sought)
 
 
 def _groups(transaction: Transaction, ref: TopicRef) -> dict[str, int]:
