@@ -119,7 +119,7 @@ class Assembly(msgspec.Struct, frozen=True, kw_only=True):
             swept.append(SCHEDULES_TOPIC)
             background.append(self.leader(coordinator, fail))
         sweeper = Sweeper(
-            topics=swept, store=self.store, on_failure=fail, clock=self.clock,
+            topics=swept, store=self.store, events=self.events, on_failure=fail, clock=self.clock,
             owned=lambda topic, group: coordinator.roster(topic, group).owners,
         )  # fmt: skip
         reporter = Reporter(

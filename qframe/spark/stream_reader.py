@@ -14,6 +14,7 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
+from qframe.clock import SYSTEM_CLOCK
 from qframe.errors import BadInput, BadOption, MessagesGone, TopicMismatch, UnknownTopic
 from qframe.spark.options import ReadOptions, TopicAddress
 from qframe.spark.ranges import Range, begins, firsts, grown, heads, read_range
@@ -21,6 +22,9 @@ from qframe.stores.base import Groups, Store
 from qframe.stores.types import NO_EPOCH
 
 Offsets = dict[str, dict[str, int]]  # of the topic, by slot, as JSON has it
+
+SWEEP_S: Final = 0.2
+SWEEP_STEP: Final = 500
 
 _EARLIEST: Final = "earliest"
 
@@ -115,6 +119,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def commit(self, end: Offsets) -> None:
         """The sink has all before these offsets."""
         self._move_group(self._checked(end))
+        self._sweep()
 
     def stop(self) -> None:
         """Closes the store."""
@@ -173,6 +178,13 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if moved:
             self._store().seek(self._address.topic, self._options.group, moved)
             self._committed |= moved
+
+    def _sweep(self) -> None:
+        """Removes what the topic no longer needs: where queries alone read it, nobody else does."""
+        until_s = SYSTEM_CLOCK.monotonic_s() + SWEEP_S
+        while self._store().sweep(self._address.topic, SWEEP_STEP) == SWEEP_STEP:
+            if SYSTEM_CLOCK.monotonic_s() >= until_s:
+                break
 
     def _offsets(self, by_slot: Mapping[int, int]) -> Offsets:
         """Offsets as Spark keeps them: with the topic's name, so that no other takes them."""

@@ -39,6 +39,7 @@ _LEVELS: Final = {
     "slot.damaged": "error",
     "slot.full": "warning",
     "slot.open": "info",
+    "sweep.behind": "warning",
     "session.doubtful": "warning",
     "coordinator.unavailable": "warning",
     "group.resubscribed": "warning",

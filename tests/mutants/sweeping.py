@@ -12,6 +12,34 @@ LANES: Final = UNIT + "test_lanes.py"
 
 SWEEPING: Final = [
     Mutant(
+        "a topic with much to remove is swept whole before the others",
+        "runtime/process/sweeper.py",
+        "for topic in [*left]:",
+        "for topic in left[:1]:",
+        SWEEPER,
+    ),
+    Mutant(
+        "a sweep rests as long as its step took",
+        "runtime/process/sweeper.py",
+        "REST: Final = 9",
+        "REST: Final = 1",
+        SWEEPER,
+    ),
+    Mutant(
+        "a run that ends when nothing is left sweeps nothing",
+        "runtime/process/worker.py",
+        "                self._sweeper.sweep(BURST_S)  # nobody else may ever do it\n",
+        "",
+        SWEEPER,
+    ),
+    Mutant(
+        "a query that commits sweeps nothing",
+        "spark/stream_reader.py",
+        "        self._move_group(self._checked(end))\n        self._sweep()\n",
+        "        self._move_group(self._checked(end))\n",
+        "tests/spark/test_stream_offsets.py",
+    ),
+    Mutant(
         "a sweeper that has found nothing for long stays slow when there is much again",
         "runtime/process/sweeper.py",
         "EVERY_S if removed else min(SELDOM_S, pause_s * 2), 0.0",

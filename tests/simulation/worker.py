@@ -174,7 +174,7 @@ class SimulatedWorker:
         fail = _unless_killed(stop_request.fail)
         consumers = self._make_consumers(fail)
         sweeper = Sweeper(
-            topics=self._swept, store=store, on_failure=fail, clock=clock,
+            topics=self._swept, store=store, events=self.events, on_failure=fail, clock=clock,
             owned=lambda topic, group: self.coordinator.roster(topic, group).owners,
         )  # fmt: skip
         poller = self._make_settings_poller(consumers, fail)

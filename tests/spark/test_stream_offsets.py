@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
+from eventually import eventually
 from hypothesis import given as given_any
 from hypothesis import strategies as st
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
@@ -65,6 +66,18 @@ def test_a_query_begins_where_it_is_told(space: Space) -> None:
     with reading(space, topic, startingOffsets='{"1": 7}') as reader:
         assert reader.initialOffset() == at(topic, 0, 7)
         assert reader.reportLatestOffset() == heads
+
+
+def test_a_batch_that_is_committed_is_followed_by_a_sweep(space: Space) -> None:
+    """Topics that queries alone read were never swept."""
+    topic = space.topic(slots=1, dedupe_window="1ms")
+    space.fill(topic, 40)
+    with reading(space, topic) as reader:
+        end = reader.latestOffset(reader.initialOffset(), ALL)
+        published_ms = space.store.now_ms(topic)
+        eventually(lambda: space.store.now_ms(topic) > published_ms + 1)
+        reader.commit(end)
+    assert space.store.sweep(topic) == 0
 
 
 def test_batches_follow_each_other_without_gap_or_overlap(space: Space) -> None:

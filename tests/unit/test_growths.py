@@ -10,6 +10,7 @@ from qframe import QFrame, Topic
 from qframe.admin.copying import copy_topic
 from qframe.clock import VirtualClock
 from qframe.errors import BadOption
+from qframe.events import Events
 from qframe.runtime.process.sweeper import Sweeper
 from qframe.stores import doubling
 from qframe.stores.doubling import LEASE_MS, Doubling
@@ -53,7 +54,12 @@ def test_a_worker_finishes_the_growth_of_each_of_its_topics(
         pass
     clock.advance(LEASE_MS)
     Sweeper(
-        topics=topics, store=store, owned=lambda *_: (), on_failure=lambda *_: None, clock=clock
+        topics=topics,
+        store=store,
+        owned=lambda *_: (),
+        events=Events(),
+        on_failure=lambda *_: None,
+        clock=clock,
     ).finish_growths()
     assert [found and found.slots for found in store.latest(topics)] == [1, None, 2]
 

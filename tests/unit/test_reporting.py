@@ -14,7 +14,6 @@ from qframe.options.report import ConsumerReport
 from qframe.options.tuning import STACKS_S, Tuning
 from qframe.runtime.process.live_settings import LiveSettings, SettingsPoller
 from qframe.runtime.process.reporter import EVERY_S, Reporter
-from qframe.runtime.process.sweeper import STEP, Sweeper
 from qframe.topic import Topic
 
 TOPIC = Topic("orders", slots=1)
@@ -100,10 +99,3 @@ def test_a_worker_without_consumers_hears_its_store_too() -> None:
     with pytest.raises(StoreUnavailable):
         poller.begin()
     assert poller.unheard_s == float("inf")
-
-
-def test_a_sweep_goes_on_while_its_steps_are_full() -> None:
-    store = MagicMock()
-    store.sweep.side_effect = [STEP, STEP, 3]
-    made = Sweeper(topics=[TOPIC], store=store, owned=lambda *_: (), on_failure=lambda *_: None)
-    assert made._sweep(TOPIC) == 2 * STEP + 3

@@ -5,8 +5,11 @@ from __future__ import annotations
 from typing import Any, cast
 
 import pytest
+from eventually import eventually
 
+from qframe import Message, QFrame
 from qframe.clock import VirtualClock
+from qframe.events import Events
 from qframe.growth import Growth
 from qframe.idempotency.sweep import EVERY_S, EffectSweeper
 from qframe.runtime.process.sweeper import Sweeper
@@ -35,10 +38,13 @@ class Stop:
         return self._clock.monotonic_s() > self._until_s
 
 
-def sweeper_of(store: Any, clock: VirtualClock, *topics: Topic, left_s: float = 10**6) -> Sweeper:
+def sweeper_of(
+    store: Any, clock: VirtualClock, *topics: Topic, left_s: float = 10**6,
+    events: Events | None = None,
+) -> Sweeper:  # fmt: skip
     sweeper = Sweeper(
-        topics=list(topics), store=store, owned=lambda *_: (), on_failure=lambda *_: None,
-        clock=clock,
+        topics=list(topics), store=store, owned=lambda *_: (), events=events or Events(),
+        on_failure=lambda *_: None, clock=clock,
     )  # fmt: skip
     sweeper._stopping = Stop(clock, left_s)  # type: ignore[assignment]
     return sweeper
@@ -62,7 +68,7 @@ def latest(store: Any, topic: Topic) -> Topic:
 
 def test_a_topic_that_is_gone_has_nothing_to_be_swept_and_ends_no_worker() -> None:
     gone = Topic("gone", kind="stream", slots=1)
-    assert sweeper_of(ModelStore(), VirtualClock())._sweep(gone) == 0
+    assert sweeper_of(ModelStore(), VirtualClock(), gone).sweep() == 0
 
 
 def test_a_topic_is_swept_seldom_while_it_is_quiet_and_often_once_there_is_something() -> None:
@@ -81,6 +87,73 @@ def test_a_topic_is_swept_seldom_while_it_is_quiet_and_often_once_there_is_somet
     store.publish(topic, [entry(topic, 1)])
     sweeper_of(store, clock, topic, left_s=3000).run()
     assert at_s == [30, 90, 210, 450, 930, 1410, 1890, 2370, 2850, 2880, 2940]
+
+
+class Busy(ModelStore):
+    """Takes time for each step, and has so many rows to remove of each topic."""
+
+    def __init__(self, clock: VirtualClock, rows: dict[str, int], step_ms: int = 10) -> None:
+        super().__init__(clock=clock)
+        self._time, self._step_ms = clock, step_ms
+        self.rows = rows
+        self.steps: list[str] = []
+
+    def sweep(self, topic: Topic, limit: int = 500) -> int:
+        self.steps.append(topic.name)
+        self._time.advance(self._step_ms)
+        removed = min(limit, self.rows[topic.name])
+        self.rows[topic.name] -= removed
+        return removed
+
+
+def test_topics_are_swept_by_turns_and_take_a_tenth_of_the_time() -> None:
+    """It rested as long after each step, however quick that was, and one topic had to wait."""
+    clock = VirtualClock()
+    store = Busy(clock, {"a": 20_000, "b": 1000, "c": 0})
+    before_s = clock.monotonic_s()
+    removed = sweeper_of(store, clock, *[Topic(name, slots=1) for name in "abc"]).sweep()
+    assert removed == 21_000
+    assert store.steps[:7] == ["a", "b", "c", "a", "b", "a", "b"]
+    took_s = clock.monotonic_s() - before_s
+    assert 0.09 <= len(store.steps) * 0.01 / took_s <= 0.11
+
+
+def test_it_tells_each_minute_of_what_it_is_behind_with_and_sees_to_growths_meanwhile() -> None:
+    clock, told, events = VirtualClock(), list[tuple[str, Any, Any]](), Events()
+    events.listen(lambda name, facts: told.append((name, facts["topics"], facts["for_s"] // 60)))
+    store = Busy(clock, {"a": 700_000, "b": 10})
+    topics = [Topic(name, slots=1) for name in "ab"]
+    sweeper = sweeper_of(store, clock, *topics, events=events)
+    looks: list[float] = []
+    sweeper.finish_growths = lambda: looks.append(clock.monotonic_s())  # type: ignore[method-assign]
+    sweeper.sweep()
+    assert told == [("sweep.behind", ["a"], 1), ("sweep.behind", ["a"], 2)]
+    assert len(looks) == 2
+
+
+def test_a_sweep_ends_when_its_time_is_over() -> None:
+    clock = VirtualClock()
+    store = Busy(clock, {"a": 10**9})
+    removed = sweeper_of(store, clock, Topic("a", slots=1)).sweep(1.0)
+    assert 0 < removed <= 500 * 12
+
+
+def test_a_run_that_ends_when_nothing_is_left_sweeps_first() -> None:
+    """Topics that are consumed by such runs alone were never swept."""
+    topic = Topic("orders", slots=2, dedupe_window="1ms")
+    with QFrame("model://") as app:
+        seen: list[int] = []
+
+        @app.consumer(topic, group="g")
+        def handle(message: Message) -> None:
+            seen.append(message.body)
+
+        app.publish_many(topic, range(600))
+        published_ms = app.store.now_ms(topic)
+        eventually(lambda: app.store.now_ms(topic) > published_ms + 1)
+        app.run(burst=True)
+        assert len(seen) == 600
+        assert app.store.sweep(topic) == 0
 
 
 def test_effects_are_swept_as_soon_as_a_worker_begins() -> None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Collection
 from typing import Final
 
 from qframe.clock import SYSTEM_CLOCK, Clock
 from qframe.errors import CoordinatorUnavailable, QFrameError, StoreUnavailable, UnknownTopic
+from qframe.events import Events
 from qframe.service import Service
 from qframe.stores.base import Store
 from qframe.stores.depth import SlotTooDeep
@@ -17,20 +19,28 @@ LOOK_EVERY_S: Final = 10.0
 EVERY_S: Final = 30.0
 SELDOM_S: Final = 480.0
 STEP: Final = 500
+REST: Final = 9
+"""How much longer than a step it rests after it, so that it takes a tenth of a store's time."""
+SHORTEST_REST_S: Final = 0.002
+BEHIND_S: Final = 60.0
+BURST_S: Final = 1.0
+"""How long a worker sweeps at most that ends when nothing is left to do."""
 DEEP_S: Final = 300.0
 """How long a worker waits before it tries a growth again whose slot was too deep to split."""
 
 
 class Sweeper(Service):
-    """Sweeps each topic of a worker every 30 s, in steps of 500 rows with a pause after each.
+    """Sweeps the topics of a worker every 30 s, in steps of 500 rows, by turns, until all is done.
 
-    While it finds nothing it sweeps less and less often, down to every 8 minutes. Every 10 s it
-    looks whether a topic grows whose process has ended before that was done.
+    After each step it rests nine times as long as that took. While it finds nothing it sweeps less
+    and less often, down to every 8 minutes. Every 10 s it looks whether a topic grows whose process
+    has ended before that was done.
 
     Args:
         topics: the worker's.
         store: sweeps.
         owned: returns the slots of a topic and group that have owners.
+        events: told, each minute, which topics it is more than a minute behind with.
         on_failure: called when it ends by an error.
         clock: the worker's.
     """
@@ -41,6 +51,7 @@ class Sweeper(Service):
         topics: list[Topic],
         store: Store,
         owned: Callable[[Topic, str], Collection[int]],
+        events: Events,
         on_failure: Callable[[str, BaseException], None],
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
@@ -48,6 +59,7 @@ class Sweeper(Service):
         self._topics = topics
         self._store = store
         self._owned = owned
+        self._events = events
         self._clock = clock
         self._deep_until_s: dict[str, float] = {}  # by topic: looking again would find the same
 
@@ -58,8 +70,32 @@ class Sweeper(Service):
             self.finish_growths()
             waited_s += LOOK_EVERY_S
             if waited_s >= pause_s:
-                removed = sum(self._sweep(topic) for topic in self._topics)
+                removed = self.sweep()
                 pause_s, waited_s = EVERY_S if removed else min(SELDOM_S, pause_s * 2), 0.0
+
+    def sweep(self, within_s: float = math.inf) -> int:
+        """Removes what is no longer needed, for so long at most; returns how many rows."""
+        began_s = now_s = self._clock.monotonic_s()
+        removed, told = 0, 0
+        left = list(self._topics)
+        while left and not self._stopping.is_set() and now_s - began_s < within_s:
+            for topic in [*left]:
+                before_s = self._clock.monotonic_s()
+                step = self._step(topic)
+                removed += step
+                if step < STEP:
+                    left.remove(topic)
+                    continue
+                took_s = self._clock.monotonic_s() - before_s
+                self._stopping.wait(max(SHORTEST_REST_S, REST * took_s))
+            now_s = self._clock.monotonic_s()
+            minutes = int((now_s - began_s) // BEHIND_S)
+            if left and minutes > told:
+                told = minutes
+                self.finish_growths()
+                names = [topic.name for topic in left]
+                self._events.emit("sweep.behind", topics=names, for_s=round(now_s - began_s))
+        return removed
 
     def finish_growths(self) -> None:
         """Finishes the growth of topics that nobody sees to."""
@@ -95,19 +131,12 @@ class Sweeper(Service):
         if self._stopping.wait(seconds):
             raise _WorkerEnded
 
-    def _sweep(self, topic: Topic) -> int:
-        """Sweeps one topic; returns how many rows were removed."""
-        removed = 0
+    def _step(self, topic: Topic) -> int:
+        """Sweeps some rows of one topic; returns how many were removed."""
         try:
-            while not self._stopping.is_set():
-                step = self._store.sweep(topic, STEP)
-                removed += step
-                if step < STEP:
-                    break
-                self._stopping.wait(0.05)
+            return self._store.sweep(topic, STEP)
         except (StoreUnavailable, UnknownTopic):
-            pass  # the consumers report it, and there is time
-        return removed
+            return 0  # the consumers report it, and there is time
 
 
 class _WorkerEnded(Exception):

@@ -17,7 +17,7 @@ from qframe.runtime.process.health import HEARD_WITHIN_S, LIVE_WITHIN_S, Health,
 from qframe.runtime.process.live_settings import SettingsPoller
 from qframe.runtime.process.shutdown import terminate
 from qframe.runtime.process.stop_request import StopRequest
-from qframe.runtime.process.sweeper import Sweeper
+from qframe.runtime.process.sweeper import BURST_S, Sweeper
 from qframe.runtime.process.watchdog import Watchdog, Watched
 from qframe.service import LAST_WORDS_S, ServiceLoop
 from qframe.stores.types import SlotsClosed
@@ -159,6 +159,7 @@ class Worker:
     def _wait(self, *, burst: bool, drain: bool) -> None:
         while not self._stop_request.wait(_LOOK_EVERY_S if burst or drain else 1.0):
             if (burst or drain) and self._is_done(drained=drain):
+                self._sweeper.sweep(BURST_S)  # nobody else may ever do it
                 return
             self._watchdog.look()
 
