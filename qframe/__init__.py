@@ -58,6 +58,7 @@ from qframe.errors import (
     UnknownTopic,
     WorkerFailed,
     WorkerLost,
+    WrongStore,
 )
 from qframe.hooks import Middleware
 from qframe.message import Message
@@ -161,6 +162,7 @@ __all__ = [
     "UnknownTopic",
     "WorkerFailed",
     "WorkerLost",
+    "WrongStore",
     "__version__",
     "apply_if_newer",
     "apply_next",

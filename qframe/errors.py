@@ -149,16 +149,13 @@ class TopicFull(QFrameError):
     """Raised when a publish would take a topic past its `max_length`.
 
     Attributes:
-        topic: the topic's name.
-        outcomes: one `Published` for each message of the call, in order; those with the outcome
-            `full` were not stored, the others were.
+        outcomes: one `Published` for each message, in order; the `full` ones were not stored.
     """
 
     def __init__(self, topic: str, outcomes: Sequence[Any]) -> None:
         refused = sum(1 for published in outcomes if published.outcome == "full")
-        what = f"topic {topic!r} is full: {refused} of {len(outcomes)} messages were refused"
-        remedy = "wait until its groups have settled some, or raise its max_length"
-        super().__init__(f"{what}; {remedy}")
+        what = f"{refused} of {len(outcomes)} messages were refused; wait until its groups have "
+        super().__init__(f"topic {topic!r} is full: {what}settled some, or raise its max_length")
         self.topic, self.outcomes = topic, outcomes
 
 
@@ -217,6 +214,10 @@ class SchemaMismatch(QFrameError):
             remedy += ", or name another store"
         super().__init__(f"{what}; {remedy}")
         self.found, self.known = found, known
+
+
+class WrongStore(BadInput):
+    """Raised when an outbox belongs to another store or namespace; it was left as it is."""
 
 
 class PublishUnknown(QFrameError):
@@ -321,9 +322,8 @@ class BadRoute(BadInput):
     """Raised when a `route` function returns no channel's number; the item was not taken."""
 
     def __init__(self, batcher: str, answer: object, channels: int) -> None:
-        why, remedy = f"its channels are 0 to {channels - 1}", f"hash % {channels}"
-        what = f"route of batcher {batcher!r}"
-        super().__init__(what, answer, why, f"return one of these, such as {remedy}")
+        what, why = f"route of batcher {batcher!r}", f"its channels are 0 to {channels - 1}"
+        super().__init__(what, answer, why, f"return one of these, such as hash % {channels}")
         self.batcher, self.channels = batcher, channels
 
 

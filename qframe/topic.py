@@ -19,6 +19,8 @@ BROADCAST_SIGN: Final = "@"
 BEYOND_MS: Final = 10**14  # some 3,169 years: no store has to count further
 MAX_LENGTH: Final = 2**40
 INTERNAL: Final = "qframe."
+STORE_MARK: Final = f"{INTERNAL}bound."
+"""The names of topics begin with it by which an outbox knows its store: no copy has them."""
 
 _NAME = re.compile(r"(?!\.\.?\Z)[A-Za-z0-9_.-]{1,64}")  # . and .. are no name of a file or node
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)")

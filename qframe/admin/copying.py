@@ -46,7 +46,7 @@ from qframe.stores.base import Store
 from qframe.stores.open import open_store
 from qframe.stores.records import Position, Record, Section, Sought, Stats
 from qframe.stores.searching import sections_of
-from qframe.topic import BEYOND_MS, Topic, checked_name, span_of
+from qframe.topic import BEYOND_MS, STORE_MARK, Topic, checked_name, span_of
 
 _MEMORY: Final = "model://"
 _MARK: Final = "!copy"
@@ -177,6 +177,9 @@ def copy_topic(
         raise BadOption(
             "to", target.url, "it is the store that is copied from", "give another, or a namespace"
         )
+    if topic.name.startswith(STORE_MARK):
+        why = "an outbox knows this store by it, and no other store may have it"
+        raise BadOption("topic", topic.name, why, "move the outbox: qframe outbox bind")
     if faults := source.verify(topic):
         raise BadOption(
             "topic", topic.name, f"it is damaged, in {len(faults)} places: {faults[0]}",

@@ -45,6 +45,21 @@ class OutboxAdmin(AdminRole):
         inspector_of(outbox, context.store).try_again()
         context.audit.record("outbox_retry", "", None, count=1, outbox=outbox.prefix)
 
+    def outbox_bind(self, outbox: Outbox) -> None:
+        """Binds an outbox to this store and namespace, whichever it belonged to.
+
+        Relays of the other store publish nothing of it from then on, but for what they have in
+        hand at this moment.
+
+        Raises:
+            NotAllowed: without the right to seek.
+            BadOption: if the store is in a process's memory.
+        """
+        context = self._context
+        context.require("seek")
+        inspector_of(outbox, context.store).bind()
+        context.audit.record("outbox_bind", "", None, count=1, outbox=outbox.prefix)
+
     def outbox_drop(self, outbox: Outbox, messages: Sequence[Waiting]) -> int:
         """Removes messages from an outbox for good; returns how many there still were.
 

@@ -15,7 +15,7 @@ from qframe.hooks import Middleware
 from qframe.idempotency.base import Scope
 from qframe.options.consumer import check_topic
 from qframe.options.settings import Settings
-from qframe.outbox.open import relay_class
+from qframe.outbox.open import binding_of, relay_class
 from qframe.producing.catalog import TopicCatalog
 from qframe.producing.producer import Producer
 from qframe.redaction import shown_url
@@ -219,9 +219,11 @@ class Assembly(msgspec.Struct, frozen=True, kw_only=True):
 
     def relay(self, outbox: Outbox, coordinator: Coordinator, on_failure: OnFailure) -> Relay:
         """An outbox's relay."""
+        binding = binding_of(outbox, self.store, events=self.events, clock=self.clock)
         return relay_class()(
             outbox, store=self.store, producer=self.producer, catalog=self.catalog,
             coordinator=coordinator, events=self.events, clock=self.clock, on_failure=on_failure,
+            binding=binding,
         )  # fmt: skip
 
     def leader(self, coordinator: Coordinator, on_failure: OnFailure) -> Leader:

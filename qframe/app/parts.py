@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from qframe.app.open import assembly_class, meters_class, schedules_class
@@ -22,6 +23,7 @@ from qframe.options.settings import Settings
 from qframe.producing.buffered import Buffers
 from qframe.producing.catalog import TopicCatalog
 from qframe.producing.producer import Producer
+from qframe.redaction import shown_url
 from qframe.runtime.handler.spec import ConsumerSpec
 from qframe.runtime.policies.checkers import Checkers
 from qframe.runtime.process.health import Health
@@ -276,6 +278,15 @@ class AppParts:
             session_s=settings.session_timeout, events=self.events, clock=self.opened.clock,
             on_failure=on_failure,
         )  # fmt: skip
+
+    def warn_of_default_store(self) -> None:
+        """Tells that nothing names a store: a shell without its settings would go unnoticed."""
+        settings = self.opened.settings
+        if "store" not in settings.given and self.events:
+            self.events.emit(
+                "store.default", store=shown_url(settings.store), folder=str(Path.cwd()),
+                why="neither QFRAME_STORE nor qframe.toml nor QFrame(store=) names a store",
+            )  # fmt: skip
 
     def part_failed(self, part: str, error: BaseException) -> None:
         """Tells that a part outside of a worker has failed."""

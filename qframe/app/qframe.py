@@ -277,7 +277,9 @@ class QFrame(PublishMethods):
                 worker.stop()
             end_log = log_unless_heard(self.events, self.settings)
             try:
-                worker.run(burst=burst, drain=drain)
+                worker.run(
+                    burst=burst, drain=drain, on_ready=self.parts.warn_of_default_store
+                )  # fmt: skip
             finally:
                 end_log()
                 self.parts.worker_ended()

@@ -16,7 +16,7 @@ from qframe.cli.output import counted, say, say_error, say_json
 from qframe.cli.target import Target, coordinated
 from qframe.errors import QFrameError
 from qframe.redaction import shown_url
-from qframe.topic import INTERNAL
+from qframe.topic import INTERNAL, STORE_MARK
 
 
 @coordinated
@@ -82,7 +82,8 @@ def copy_topic(
 
 def _in_order(names: Iterable[str]) -> list[str]:
     """Names of topics, qframe's own behind the others: its audit has the copies, too."""
-    return sorted(names, key=lambda name: (name.startswith(INTERNAL), name))
+    copied = [name for name in names if not name.startswith(STORE_MARK)]
+    return sorted(copied, key=lambda name: (name.startswith(INTERNAL), name))
 
 
 def _fault_of(name: str, copied: Copied | QFrameError) -> str | None:

@@ -1,4 +1,4 @@
-"""`qframe outbox`: shows the messages of an outbox, retries and drops refused ones."""
+"""`qframe outbox`: shows the messages of an outbox, retries and drops refused ones, binds it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from qframe.cli.asking import ask, check_chosen
 from qframe.cli.bodies import body_as_json, body_as_text
 from qframe.cli.commands import Commands
 from qframe.cli.flags import AsJson, By, Limit, Yes
-from qframe.cli.output import counted, facts, say, say_json, table
+from qframe.cli.output import counted, facts, say, say_error, say_json, table
 from qframe.cli.target import Target, targeted
 from qframe.cli.times import ago
 from qframe.clock import moment
@@ -25,7 +25,9 @@ if TYPE_CHECKING:
 _MOST: Final = 100_000
 
 outbox: Final = typer.Typer(
-    cls=Commands, no_args_is_help=True, help="Shows, retries and drops messages of an outbox."
+    cls=Commands,
+    no_args_is_help=True,
+    help="Shows, retries and drops messages of an outbox, and binds it.",
 )
 
 Where = Annotated[
@@ -56,6 +58,8 @@ def list_waiting(
     """
     with _outboxes_at(target, where, prefix, must_ask=refused) as places:
         found = [each for _, each in places.waiting(limit, refused=refused)]
+        for told in filter(None, (place.moved_away for place in places.places)):
+            say_error(f"{told}: see qframe outbox bind")
     if as_json:
         say_json([_as_json(each) for each in found])
     elif not found:
@@ -123,9 +127,9 @@ def retry(
     They do so by themselves, each time after a longer pause, of 30 s at most.
     """
     with _outboxes_at(target, where, prefix, must_ask=True, by=by) as places:
-        for outbox, _, admin in places.places:
-            if admin is not None:
-                admin.outbox_retry(outbox)
+        for place in places.places:
+            if place.admin is not None:
+                place.admin.outbox_retry(place.outbox)
     say("relays try again within 1 s")
 
 
@@ -160,6 +164,35 @@ def drop(
     say(f"{counted(done, 'message')} dropped")
     if tried := sum(each.row.sent_at is not None for _, each in chosen):
         say(f"{tried} of them may already be in their topics")
+
+
+@outbox.command()
+@targeted
+def bind(
+    target: Target,
+    where: Where,
+    yes: Yes = False,
+    by: By = None,
+    prefix: Prefix = None,
+) -> None:
+    """Binds an outbox to this store and namespace; asks first, unless --yes.
+
+    Relays of another store send nothing of it. Stop the workers of the store that it leaves first:
+    a message that a relay has in hand at this moment may come to both.
+    """
+    with _outboxes_at(target, where, prefix, must_ask=True, by=by) as places:
+        for place in places.places:
+            home, name = place.inspector.home(), f"the outbox {place.outbox.prefix}"
+            if place.admin is None or home is None:
+                continue
+            if home.is_here:
+                say(f"{name} belongs to {place.store} already")
+                continue
+            if (told := place.moved_away) is not None and not yes:
+                waiting = counted(place.outbox.pending(), "message")
+                ask(f"{told}. Bind it to {place.store}, with what waits ({waiting})?")
+            place.admin.outbox_bind(place.outbox)
+            say(f"{name} belongs to {place.store} from now on")
 
 
 def _outboxes_at(

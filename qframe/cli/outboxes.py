@@ -15,10 +15,12 @@ from qframe.cli.modules import apps_of
 from qframe.cli.output import say_error
 from qframe.cli.reading import looked_at, refuse_absent
 from qframe.cli.target import Target
+from qframe.clock import moment
 from qframe.errors import BadModule, BadOption, BadUrl, QFrameError
 from qframe.options.settings import Settings
 from qframe.outbox.inspector import OutboxInspector, Waiting, has_tables
 from qframe.outbox.outbox import Outbox
+from qframe.redaction import shown_url
 from qframe.tables import DEFAULT_PREFIX
 from qframe.telemetry.logs import log_events
 
@@ -29,12 +31,25 @@ class OutboxPlace(NamedTuple):
     Attributes:
         outbox: the outbox.
         inspector: looks at it.
+        store: the store and namespace that are asked about it, for people.
         admin: its verbs; None if its store is away.
     """
 
     outbox: Outbox
     inspector: OutboxInspector
+    store: str
     admin: Admin | None
+
+    @property
+    def moved_away(self) -> str | None:
+        """What to say of an outbox that belongs to another store; None if it does not."""
+        home = self.inspector.home()
+        if home is None or home.mark is None or home.is_here:
+            return None
+        return (
+            f"the outbox {self.outbox.prefix} belongs to another store or namespace since "
+            f"{moment(home.bound_at_ms)}, or {self.store} was flushed or restored since"
+        )
 
 
 class OutboxPlaces(NamedTuple):
@@ -132,8 +147,9 @@ def _refuse_without_tables(outbox: Outbox) -> None:
 
 def _place(outbox: Outbox, app: QFrame | None, by: str | None) -> OutboxPlace:
     if app is None:
-        return OutboxPlace(outbox, OutboxInspector(outbox, None), None)
-    return OutboxPlace(outbox, OutboxInspector(outbox, app.store), app.admin.acting(by=by))
+        return OutboxPlace(outbox, OutboxInspector(outbox, None), "", None)
+    store = f"{shown_url(app.settings.store)}, namespace {app.settings.namespace}"
+    return OutboxPlace(outbox, OutboxInspector(outbox, app.store), store, app.admin.acting(by=by))
 
 
 def _app_of(settings: Settings, stack: ExitStack, must_ask: bool) -> QFrame | None:

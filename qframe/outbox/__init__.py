@@ -7,7 +7,7 @@
 **Tables**, in the user's database (`qframe.tables`). `outbox` has a row for each message that is
 not known to be in its topic. `lines` has the rows 0 to 1023, each the lock of the keys that hash to
 it, and the row -1, whose count is a random number: the outbox's identity, by whatever URL its
-database is reached.
+database is reached. The row -2 is for refused messages, and -3 names the store; both come later.
 
 **Order.** Who publishes with a key first updates the row `crc32(topic, key) % 1024` of `lines`, and
 so holds it until the transaction ends; the row of `outbox` gets its number after that. So among the
@@ -38,6 +38,22 @@ topic that never has a message, `qframe.outbox.<prefix>-<identity>`, group `rela
 relay. One that was frozen and wakes up looks first whether it may still; the moment that lies
 between that look and the store's answer can only repeat what is known by its id, in the same order:
 every relay begins with the lowest rows of a line.
+
+**The store.** An outbox belongs to one store and namespace: rows that go elsewhere are lost. The
+row -3 of `lines` is a *mark*, a number that was drawn when the outbox was bound, and the store has
+an internal topic of that name, `qframe.bound.<mark>`, that never has a message. So it is the same
+store by whatever URL, and a restored one, but not a copy (`qframe copy` leaves marks out), not one
+that was flushed, and not another namespace.
+
+    no row -3 ──first relay──► bound ──another store──► refused (`WrongStore`) ──bind──► bound
+
+A relay looks before it reads a row, whenever its slots change. It reads the row -3 again in each
+transaction that reads rows, so once an outbox is bound elsewhere, no further batch goes to the old
+store. One that is refused marks, publishes and deletes nothing, and looks again every 5 s; its
+worker's consumers go on. The store has its mark before the row -3 does, so no crash leaves an
+outbox with a mark that no store has; of several stores that bind it at once, the first row wins. A
+relay whose store loses a mark that it had (a flush under running workers) puts it back, as running
+workers declare their topics again. A store in a process's memory takes what is bound to none.
 
 **Refused messages.** A row that the store refuses (`TopicFull`, `UnknownTopic`, `TopicMismatch`,
 `BadBody`) stays, and pauses its topic's line, or the whole topic if that is what is wrong; all

@@ -15,10 +15,11 @@ from sqlalchemy import Connection, Engine, inspect
 from sqlalchemy.exc import SQLAlchemyError
 
 from qframe.errors import BadInput, BadOption, TopicMismatch, UnknownTopic
+from qframe.outbox.binding import BindingStore, Home, OutboxBinding
 from qframe.outbox.entries import entry_of, facts_of
 from qframe.outbox.outbox import Outbox
 from qframe.outbox.rows import OutboxRow
-from qframe.stores.base import Inspecting, Topics
+from qframe.stores.base import Inspecting
 from qframe.topic import Topic, checked_name
 
 PAGE: Final = 500
@@ -49,7 +50,7 @@ class Waiting(NamedTuple):
         return self._replace(row=row, refused=refused, remedy=None)
 
 
-class InspectingStore(Topics, Inspecting, Protocol):
+class InspectingStore(BindingStore, Inspecting, Protocol):
     """The roles of a store that explain why it refuses a row."""
 
 
@@ -67,6 +68,7 @@ class OutboxInspector:
         self._engine = outbox.engine
         self._rows = outbox.rows
         self._store = store
+        self._binding = None if store is None else OutboxBinding(outbox, store)
 
     def waiting(self, limit: int, *, refused: bool = False) -> list[Waiting]:
         """The waiting messages, the oldest first.
@@ -102,6 +104,24 @@ class OutboxInspector:
         """Has every relay try now what it was refused, instead of at the end of its pause."""
         with _asking(self._engine), self._engine.begin() as connection:
             self._rows.ask_again(connection)
+
+    def home(self) -> Home | None:
+        """What the outbox is bound to, as the store sees it; None if that cannot be asked."""
+        if self._binding is None:
+            return None
+        with _asking(self._engine):
+            return self._binding.home()
+
+    def bind(self) -> None:
+        """Binds the outbox to the store, whichever it belonged to.
+
+        Raises:
+            BadOption: if the store does not last, or cannot be asked.
+        """
+        if self._binding is None:
+            raise BadOption("store", None, "it cannot be asked", "bind the outbox once it can")
+        with _asking(self._engine):
+            self._binding.move()
 
     def _all(self, connection: Connection) -> Iterator[OutboxRow]:
         """All rows by number, some at a time."""

@@ -8,6 +8,9 @@ from typing import TYPE_CHECKING
 from qframe.errors import BadOption
 
 if TYPE_CHECKING:
+    from qframe.clock import Clock
+    from qframe.events import Events
+    from qframe.outbox.binding import BindingStore, OutboxBinding
     from qframe.outbox.inspector import InspectingStore, OutboxInspector
     from qframe.outbox.outbox import Outbox
     from qframe.outbox.relay import Relay
@@ -18,6 +21,15 @@ def relay_class() -> type[Relay]:
     from qframe.outbox.relay import Relay
 
     return Relay
+
+
+def binding_of(
+    outbox: Outbox, store: BindingStore, *, events: Events, clock: Clock
+) -> OutboxBinding:
+    """An `OutboxBinding`."""
+    from qframe.outbox.binding import OutboxBinding
+
+    return OutboxBinding(outbox, store, events=events, clock=clock)
 
 
 def inspector_of(outbox: Outbox, store: InspectingStore) -> OutboxInspector:

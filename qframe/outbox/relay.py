@@ -25,9 +25,11 @@ from qframe.errors import (
     StoreUnavailable,
     UnknownGroup,
     UnknownTopic,
+    WrongStore,
 )
 from qframe.events import Events
 from qframe.idempotency.effects_table import in_one_line
+from qframe.outbox.binding import OutboxBinding
 from qframe.outbox.blocked_lines import BlockedLines
 from qframe.outbox.commits import CommitListener
 from qframe.outbox.entries import entry_of, facts_of
@@ -78,6 +80,7 @@ class Relay(SteppedService):
         events: told of what is blocked, and of what is away.
         clock: for waits.
         on_failure: called when it ends by an error of ours.
+        binding: says whether the outbox belongs to the store; None if whichever will do.
     """
 
     def __init__(
@@ -91,6 +94,7 @@ class Relay(SteppedService):
         events: Events,
         clock: Clock,
         on_failure: Callable[[str, BaseException], None],
+        binding: OutboxBinding | None = None,
     ) -> None:
         super().__init__(f"qframe.relay.{outbox.prefix}", on_failure, clock)
         self._outbox = outbox
@@ -102,6 +106,7 @@ class Relay(SteppedService):
         # A listener of the user's on new connections may let the driver's own errors out.
         self._database_errors = (SQLAlchemyError, outbox.engine.dialect.loaded_dbapi.Error)
         self._store = store
+        self._binding = binding
         self._producer = producer
         self._catalog = catalog
         self._coordinator = coordinator
@@ -136,7 +141,9 @@ class Relay(SteppedService):
         self._rung.set()
 
     def is_done(self) -> bool:
-        """Whether nothing waits in the outbox."""
+        """Whether nothing waits in the outbox, or what waits there is for another store."""
+        if self._binding is not None and self._binding.is_elsewhere:
+            return True
         try:
             with self._engine.connect() as connection:
                 return self._rows.is_empty(connection)
@@ -167,6 +174,8 @@ class Relay(SteppedService):
             return self._in_trouble("outbox.unavailable", in_one_line(error))
         except _Away as error:
             return self._in_trouble("store.unavailable", error)
+        except WrongStore as error:
+            return self._in_trouble("outbox.elsewhere", error)
         except _Gone as error:  # somebody has dropped it, or the store has lost it
             self._join_again()
             return self._in_trouble("store.unavailable", error)
@@ -191,6 +200,8 @@ class Relay(SteppedService):
         """Relays what is due; returns whether anything was published."""
         slots = self._joined().open()
         self._steps.begin()
+        if self._binding is not None:
+            self._binding.confirm(self._engine, anew=slots is not self._served)
         if slots is not self._served:
             self._served = slots
             self._untaken.clear()  # who had some of them meanwhile may have sent those rows
@@ -214,9 +225,9 @@ class Relay(SteppedService):
             self._rows.unmark(connection, self._untaken)
             if self._blocked:
                 self._blocked.forget_if_new(self._rows.asked_again(connection))
-            rows = self._rows.read(
-                connection, set(slots), self._blocked.in_force(), self._limit
-            )  # fmt: skip
+            rows = self._rows.read(connection, set(slots), self._blocked.in_force(), self._limit)
+            if rows and self._binding is not None and not self._binding.still_holds(connection):
+                rows = []
             unmarked = [row.number for row in rows if row.sent_at is None]
             if unmarked:
                 self._rows.mark(connection, unmarked)

@@ -38,6 +38,7 @@ LINES: Final = 1024
 SLOTS: Final = 16
 IDENTITY_LINE: Final = -1
 AGAIN_LINE: Final = -2
+BOUND_LINE: Final = -3
 KNOWN: Final = ("sqlite", "postgresql", "mysql", "mariadb")
 STEP: Final = 256
 _TEXTS: Final = ("key", "headers", "options")  # those that may have any character
@@ -225,8 +226,7 @@ class OutboxStatements:
 
     def asked_again(self, connection: Connection) -> int:
         """A number that is another one once somebody has called `ask_again`."""
-        query = select(self._lines.c.last).where(self._lines.c.line == AGAIN_LINE)
-        return int(connection.execute(query).scalar() or 0)
+        return self._last_of(connection, AGAIN_LINE) or 0
 
     # For who operates it.
 
@@ -260,6 +260,14 @@ class OutboxStatements:
         if self.notify is not None:
             connection.execute(self.notify)
 
+    def bind(self, connection: Connection, mark: int) -> None:
+        """Binds the outbox to the store that has this mark, whichever it was bound to."""
+        self.bind_first(connection, mark)
+        own_line = self._lines.c.line == BOUND_LINE
+        connection.execute(update(self._lines).where(own_line).values(last=mark))
+        if self.notify is not None:
+            connection.execute(self.notify)
+
     # For everybody.
 
     def is_empty(self, connection: Connection) -> bool:
@@ -268,7 +276,18 @@ class OutboxStatements:
 
     def identity(self, connection: Connection) -> int | None:
         """The number that was drawn for this outbox; None if its lines were never filled in."""
-        query = select(self._lines.c.last).where(self._lines.c.line == IDENTITY_LINE)
+        return self._last_of(connection, IDENTITY_LINE)
+
+    def bound(self, connection: Connection) -> int | None:
+        """The mark of the store that the outbox belongs to; None if it belongs to none yet."""
+        return self._last_of(connection, BOUND_LINE)
+
+    def bind_first(self, connection: Connection, mark: int) -> None:
+        """Binds the outbox to the store that has this mark, unless it is bound already."""
+        connection.execute(self.add_line, {"line": BOUND_LINE, "last": mark})
+
+    def _last_of(self, connection: Connection, line: int) -> int | None:
+        query = select(self._lines.c.last).where(self._lines.c.line == line)
         found = connection.execute(query).scalar()
         return None if found is None else int(found)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
+from contextlib import suppress
 from itertools import pairwise
 from tempfile import TemporaryDirectory
 from typing import Any, Final
@@ -38,6 +39,12 @@ def copy_away(admin: Admin) -> None:
         admin.copy("events", f"sqlite:///{folder}/queue.db")
 
 
+def bind_outbox(admin: Admin) -> None:
+    """Binds an outbox, if it may: a store in memory, which ends with its process, is refused."""
+    with suppress(BadOption):
+        admin.outbox_bind(waiting_outbox())
+
+
 CHANGES: Final[dict[str, Callable[[Admin], object]]] = {
     "retry dead_retry": lambda admin: admin.dead_retry("events", "billing", "all"),
     "retry skip": lambda admin: admin.skip("events", "billing", "k2"),
@@ -55,6 +62,7 @@ CHANGES: Final[dict[str, Callable[[Admin], object]]] = {
     "tune ask_stacks": lambda admin: admin.ask_stacks("events", "billing"),
     "tune put_schedule": lambda admin: admin.put_schedule("daily", "@hourly", topic="events"),
     "retry outbox_retry": lambda admin: admin.outbox_retry(waiting_outbox()),
+    "seek outbox_bind": bind_outbox,
     "drop outbox_drop": lambda admin: admin.outbox_drop(waiting_outbox(), []),
     "pause pause_schedule": lambda admin: admin.pause_schedule("daily"),
     "pause resume_schedule": lambda admin: admin.resume_schedule("daily"),

@@ -12,10 +12,11 @@ from pathlib import Path
 from uuid import uuid4
 
 import pytest
+from business import engine_of
 from cli_program import Program
 from servers import RedisServer
 
-from qframe import Message, Outgoing, QFrame, Topic
+from qframe import Message, Outbox, Outgoing, QFrame, Topic
 from qframe.outcomes import Outcome
 
 SIZE, KEYS = 1500, 30
@@ -121,6 +122,10 @@ def test_all_topics_are_copied_but_those_that_cannot_be(program: Program) -> Non
     program.ok("schedules", "put", "hourly", "every 1h", "orders")
     there = ["--store", "sqlite:///moved.db"]
     program.ok("topics", "declare", "orders", "--slots", "4", *there)
+    engine = engine_of(f"sqlite:///{program.directory}/business.db")
+    with program.app() as app:
+        app.admin.outbox_bind(Outbox(engine))
+    engine.dispose()
     ran = program.run("copy", "--all", "--to", "sqlite:///moved.db")
     assert ran.code == 1
     assert [line.split()[1] for line in ran.out.splitlines() if " is in " in line] == [

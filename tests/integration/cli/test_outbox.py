@@ -226,3 +226,44 @@ def test_relays_try_again_at_once_when_they_are_asked_to(
             program.ok("outbox", "retry", url)
             eventually(lambda: left(engine) == refused[1:])
             eventually(lambda: blocked.count("ranked") == 2)
+
+
+@pytest.mark.gate
+def test_an_outbox_is_bound_to_another_store_once_that_was_asked(
+    program: Program, url: str, engine: Engine
+) -> None:
+    there = ("--store", "sqlite:///there.db")
+    program.ok("topics", "declare", "orders", "--kind", "ordered", "--slots", "4", *there)
+    assert "belongs to sqlite:///qframe.db, namespace qframe from now on" in program.ok(
+        "outbox", "bind", url
+    ).out  # fmt: skip
+    assert "already" in program.ok("outbox", "bind", url).out
+    assert program.ok("outbox", "list", url).err == ""
+
+    listed = program.ok("outbox", "list", url, "--json", *there)
+    assert len(listed.json) == 8
+    assert "the outbox qframe_ belongs to another store or namespace since 20" in listed.err
+    asked = program.run("outbox", "bind", url, *there, stdin="n\n")
+    assert (asked.code, asked.out) == (1, "")
+    assert asked.err.startswith("the outbox qframe_ belongs to another store or namespace since 20")
+    assert "Bind it to sqlite:///there.db, namespace qframe, with what waits (8 messages)?" in (
+        asked.err
+    )
+    assert "already" in program.ok("outbox", "bind", url).out
+
+    assert "there.db" in program.ok("outbox", "bind", url, *there, "--by", "ann", stdin="y\n").out
+    assert "already" in program.ok("outbox", "bind", url, *there).out
+    [act] = program.ok("audit", "--json", *there).json
+    assert (act["verb"], act["by"]) == ("outbox_bind", "ann")
+    said = program.ok("outbox", "bind", url, "--yes", "--namespace", "qframe").out
+    assert "belongs to sqlite:///qframe.db, namespace qframe from now on" in said
+
+
+def test_an_outbox_is_not_bound_to_a_store_that_is_not_there(
+    program: Program, url: str, engine: Engine
+) -> None:
+    away = ("--store", "sqlite:///nowhere.db")
+    assert "does not exist yet" in program.refused("outbox", "bind", url, "--yes", *away)
+    assert not (program.directory / "nowhere.db").exists()
+    with engine.connect() as connection:
+        assert Outbox(engine).rows.bound(connection) is None

@@ -62,6 +62,28 @@ def test_it_handles_what_is_there_and_ends(program: Program) -> None:
     assert events[-1] == "worker.stopped"
 
 
+def test_a_worker_for_which_nothing_names_a_store_warns_of_the_one_that_it_serves(
+    program: Program,
+) -> None:
+    program.write("shop.py", SHOP)
+    with program.app() as app:
+        app.declare(ORDERS)
+
+    def warnings(*words: str, **variables: str) -> list[dict[str, object]]:
+        ran = program.ok("worker", "shop", "--burst", *words, **variables)
+        told = [json.loads(line) for line in ran.err.splitlines()]
+        return [each for each in told if each["event"] == "store.default"]
+
+    [warning] = warnings()
+    assert (warning["level"], warning["store"]) == ("warning", "sqlite:///qframe.db")
+    assert warning["folder"] == str(program.directory)
+    assert "QFRAME_STORE" in str(warning["why"])
+    assert warnings("--store", "sqlite:///qframe.db") == []
+    assert warnings(QFRAME_STORE="sqlite:///qframe.db") == []
+    program.write("qframe.toml", 'store = "sqlite:///qframe.db"')
+    assert warnings() == []
+
+
 def test_no_body_and_no_text_of_a_handlers_error_is_logged(program: Program) -> None:
     program.write("shop.py", SHOP)
     with program.app() as app:
