@@ -14,7 +14,7 @@ import msgspec
 
 from qframe.clock import Clock
 from qframe.errors import BadBody, BadKey, BadOption
-from qframe.models import dumped
+from qframe.models import ModelLost, dumped
 from qframe.topic import BEYOND_MS, Kind, Topic, is_encodable
 
 TAGS_HEADER: Final = "qf-tags"
@@ -56,6 +56,8 @@ def encode_body(body: Any, max_body: int) -> tuple[bytes, bool]:
     else:
         try:
             encoded = _encode_json(body)
+        except ModelLost as lost:
+            raise BadBody("body", lost.model, lost.why, lost.remedy) from lost
         except (TypeError, ValueError, OverflowError, RecursionError) as error:
             raise BadBody(
                 "body", body, f"it cannot be written as JSON ({error})",
