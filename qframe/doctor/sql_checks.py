@@ -22,6 +22,13 @@ _FACTS: Final = {
     "mysql": "SHOW VARIABLES",
     "mariadb": "SHOW VARIABLES",
 }
+_LIMITS: Final = ("lock_timeout", "idle_in_transaction_session_timeout")
+_PLANNING: Final = ("enable_seqscan", "jit")
+_SCHEMAS: Final = """
+    SELECT nspname, pg_table_is_visible(pg_class.oid)
+    FROM pg_class JOIN pg_namespace ON pg_namespace.oid = relnamespace
+    WHERE relname = 'qframe_version' AND relkind IN ('r', 'p') ORDER BY nspname
+"""
 _CHANGED: Final = [
     table for table in schema.metadata.sorted_tables if table is not schema.versions
 ]  # a migration alone changes that one
@@ -92,6 +99,29 @@ def indexes(database: Database) -> Iterator[Finding]:
             check="indexes", level="error", what=f"the index {index.name} is missing",
             remedy=f"run: {' '.join(database.text_of(Statement(CreateIndex(index), '')).split())}",
         )  # fmt: skip
+
+
+def search_path(database: Database) -> Finding | None:
+    """The search path of PostgreSQL leads to the tables, and every user's to the same ones."""
+    if database.backend.dialect.name != "postgresql":
+        return None
+    rows = database.read_autocommit(lambda transaction: _rows(transaction, _SCHEMAS))
+    schemas = [str(name) for name, _ in rows]
+    used = [str(name) for name, is_visible in rows if is_visible]
+    if len(schemas) == len(used):
+        return None
+    where = f"schema{'s' * (len(schemas) > 1)} {', '.join(schemas)}"
+    if not used:
+        return Finding(
+            check="search_path", level="error",
+            what=f"the search_path does not lead to the tables, which are in the {where}",
+            remedy=f"add to the store's URL: ?options=-csearch_path%3D{schemas[0]}",
+        )  # fmt: skip
+    return Finding(
+        check="search_path", level="note",
+        what=f"there are tables in the {where}, and this user's search_path leads to {used[0]}",
+        remedy="see that users who share topics have the same search_path",
+    )  # fmt: skip
 
 
 def rights(database: Database) -> Finding | None:
@@ -167,13 +197,35 @@ def durability(facts: Facts) -> Finding | None:
 
 def writable(facts: Facts) -> Finding | None:
     """The server takes changes."""
-    names = ("default_transaction_read_only", "in_hot_standby", "read_only", "innodb_read_only")
+    names = (
+        "default_transaction_read_only", "in_hot_standby", "read_only", "innodb_read_only",
+        "tx_read_only", "transaction_read_only",
+    )  # fmt: skip
     found = [name for name in names if facts.get(name, "off").lower() in ("on", "1")]
     if not found:
         return None
     return Finding(
         check="writable", level="error", what=f"the server refuses changes: {found[0]} is on",
         remedy="name the primary in the store's URL, or turn this off",
+    )  # fmt: skip
+
+
+def settings(facts: Facts) -> Finding | None:
+    """A session of PostgreSQL has what it asks for at its start, which a pooler may ignore."""
+    unlimited = [name for name in _LIMITS if facts.get(name) == "0"]
+    planning = [name for name in _PLANNING if facts.get(name) == "on"]
+    if not unlimited and not planning:
+        return None
+    found = [f"{name} is {facts[name]}" for name in (*unlimited, *planning)]
+    harm = (
+        "a worker that is frozen keeps others from its slots" if unlimited
+        else "statements may read whole tables, or take long to be planned"
+    )  # fmt: skip
+    wanted = [*(f"{name} = '30s'" for name in unlimited), *(f"{name} = off" for name in planning)]
+    return Finding(
+        check="settings", level="warning" if unlimited else "note",
+        what=f"{', '.join(found)}, whatever a session asks for at its start: {harm}",
+        remedy="; ".join(f"ALTER ROLE … SET {each}" for each in wanted),
     )  # fmt: skip
 
 
@@ -224,8 +276,8 @@ def space(folder: Path) -> Finding | None:
 
 
 FACT_CHECKS: Final[tuple[Callable[[Facts], Finding | None], ...]] = (
-    durability, writable, isolation,
+    durability, writable, isolation, settings,
 )  # fmt: skip
 DATABASE_CHECKS: Final[tuple[Callable[[Database], Finding | None], ...]] = (
-    migrations, rights,
+    migrations, search_path, rights,
 )  # fmt: skip

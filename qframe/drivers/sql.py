@@ -338,7 +338,8 @@ def _literal(value: object, dialect: Dialect) -> str:
     if value is None:
         return "NULL"
     if isinstance(value, bytes):
-        return rf"'\x{value.hex()}'" if dialect.name == "postgresql" else f"X'{value.hex()}'"
+        # With E the server's standard_conforming_strings changes nothing of it.
+        return rf"E'\\x{value.hex()}'" if dialect.name == "postgresql" else f"X'{value.hex()}'"
     if isinstance(value, int):
         return str(int(value))
     raise AssertionError(f"a parameter without a name: {value!r}")

@@ -36,23 +36,38 @@ OLDEST_MYSQL: Final = (8, 0)
 LOCK_WAIT_S: Final = 30
 CONNECT_S: Final = 10
 ROOM: Final = 4096  # for what a statement holds beside a body
+SORTED_BYTES: Final = 2048  # of a key's 512 characters
 # A firewall that forgets who was silent for a minute hears something earlier.
 _KEEPALIVE: Final = (("TCP_KEEPIDLE", 30), ("TCP_KEEPINTVL", 10), ("TCP_KEEPCNT", 3))
 _SWITCHES: Final = ("ssl_disabled", "ssl_verify_cert", "ssl_verify_identity")
 _REMEDY: Final = "use mysql+pymysql://user:password@host:3306/name"
 # MySQL takes names of 64 characters, and a database's name may have as many.
 _SCHEMA_LOCK: Final = "LEFT(CONCAT('qframe_migrate', DATABASE()), 64)"
-# The clock is the same in summer and winter, no text is cut, no backslash is misread, no statement
-# is refused for what it might touch, a commit begins nothing, and every row of an answer comes,
-# whatever the server's settings are.
-_SESSION: Final = (
-    "SET SESSION time_zone = '+00:00', sql_mode = 'STRICT_TRANS_TABLES,NO_ENGINE_SUBSTITUTION', "
-    f"tx_isolation = 'READ-COMMITTED', innodb_lock_wait_timeout = {LOCK_WAIT_S}, "
-    "sql_select_limit = 18446744073709551615, sql_safe_updates = 0, sql_big_selects = 1, "
-    "completion_type = 'NO_CHAIN'"
-)
+# Whatever the server, its database or `init_connect` have set: the clock is the same in summer and
+# winter, no text is cut, no backslash is misread, no statement is refused for what it might touch,
+# statements are committed by themselves and a commit begins nothing, every row of an answer comes,
+# names are unique, and keys are sorted by all their characters. The driver sets character sets.
+_SETTINGS: Final[dict[str, int | str]] = {
+    "autocommit": 1,
+    "time_zone": "+00:00",
+    "sql_mode": "STRICT_TRANS_TABLES,NO_ENGINE_SUBSTITUTION",
+    "tx_isolation": "READ-COMMITTED",
+    "innodb_lock_wait_timeout": LOCK_WAIT_S,
+    "sql_select_limit": 18446744073709551615,
+    "sql_safe_updates": 0,
+    "sql_big_selects": 1,
+    "completion_type": "NO_CHAIN",
+    "unique_checks": 1,
+    "max_sort_length": SORTED_BYTES,
+}
 # A worker that is stopped in the middle of a transaction must not keep others from its slots.
-_MARIADB_SESSION: Final = "SET SESSION idle_transaction_timeout = 30"
+_OF_MARIADB: Final[dict[str, int | str]] = {"idle_transaction_timeout": 30}
+_OF_MYSQL: Final[dict[str, str]] = {"tx_isolation": "transaction_isolation"}  # its names
+_CHARACTER_SETS: Final[dict[str, int | str]] = {
+    "character_set_client": "utf8mb4",
+    "character_set_connection": "utf8mb4",
+    "character_set_results": "utf8mb4",
+}
 # The last one: a table was changed while a snapshot was open, by who migrates.
 _CONFLICTS: Final = (1213, 1020, 1062, 1412)
 _READ_ONLY: Final = (1290, 1792, 1836)
@@ -120,6 +135,7 @@ class MariaDb(Backend):
         super().__init__(shown, dialect, pool, (self._pymysql.MySQLError,))
         self.may_migrate = may_migrate
         self._longest = 0
+        self._is_asked = False
         self._read_timeout_s: int | None = wanted.get("read_timeout")
 
     def begin(self, cursor: Any, *, writes: bool) -> None:
@@ -233,16 +249,31 @@ class MariaDb(Backend):
         self._check(version, is_mariadb)
         if is_mariadb and self.dialect.name != "mariadb":
             self.dialect: Dialect = _dialect("mariadb", self._pymysql)
-        cursor.execute(
-            _SESSION if is_mariadb else _SESSION.replace("tx_isolation", "transaction_isolation")
-        )
-        if is_mariadb:
-            cursor.execute(_MARIADB_SESSION)
+        settings = _settings(is_mariadb)
+        words = ", ".join(f"{name} = {value!r}" for name, value in settings.items())
+        cursor.execute(f"SET SESSION {words}")
+        if not self._is_asked:
+            self._check_settings(cursor, settings | _CHARACTER_SETS)
+            self._is_asked = True
         cursor.close()
         return connection
 
     def _fault_of_files(self) -> TlsFault | None:
         return fault_of(*map(self._tls.get, ("ca", "cert", "key", "password")))
+
+    def _check_settings(self, cursor: Any, wanted: dict[str, int | str]) -> None:
+        """Refuses a proxy that does not pass on what a session sets."""
+        cursor.execute("SELECT " + ", ".join(f"@@SESSION.{name}" for name in wanted))
+        [found] = cursor.fetchall()
+        ignored = [
+            f"{name} is {value}" for name, value in zip(wanted, found, strict=True)
+            if str(value) != str(wanted[name])
+        ]  # fmt: skip
+        if ignored:
+            raise BadUrl(
+                "store", self.shown, f"its sessions are not set as qframe asks ({ignored[0]})",
+                "name the server itself, or let its proxy keep what a session sets",
+            )  # fmt: skip
 
     def _check(self, version: str, is_mariadb: bool) -> None:
         numbers = re.findall(r"\d+", version)
@@ -250,6 +281,13 @@ class MariaDb(Backend):
         if found < (OLDEST_MARIADB if is_mariadb else OLDEST_MYSQL):
             raise BadUrl("store", self.shown, f"it is version {version}",
                          "use MariaDB 10.6, MySQL 8, or newer")  # fmt: skip
+
+
+def _settings(is_mariadb: bool) -> dict[str, int | str]:
+    """What a session sets, by the names of its server."""
+    if is_mariadb:
+        return _SETTINGS | _OF_MARIADB
+    return {_OF_MYSQL.get(name, name): value for name, value in _SETTINGS.items()}
 
 
 def _tls(shown: str, tls: object, switches: dict[str, bool]) -> dict[str, Any]:

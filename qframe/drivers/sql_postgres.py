@@ -29,6 +29,7 @@ from qframe.drivers.sql_backend import (
     text_of,
     yes_or_no,
 )
+from qframe.drivers.sql_bytes import bytes_writer_of
 from qframe.drivers.sql_lists import list_writer_of
 from qframe.drivers.sql_silence import connection_of
 from qframe.drivers.tls import OF_POSTGRES, meaning_of
@@ -103,6 +104,7 @@ class Postgres(Backend):
             raise BadUrl("store", shown, "it names no database", _REMEDY)
         self._psycopg: Any = driver("psycopg", "postgres", shown)
         self._list_writer = list_writer_of(self._psycopg)
+        self._bytes_writer = bytes_writer_of(self._psycopg)
         self._connection = connection_of(self._psycopg, CHECK_EVERY_S)
         options = dict(url.query)  # `host` may be given several times
         may_migrate = yes_or_no(shown, "migrate", str(options.pop("migrate", "")), True)
@@ -263,6 +265,9 @@ class Postgres(Backend):
             [(session,)] = connection.execute("SELECT pg_backend_pid()").fetchall()
             self.notifies, self._is_asked = session == connection.info.backend_pid, True
         connection.adapters.register_dumper(list, self._list_writer)
+        connection.adapters.register_dumper(bytes, self._bytes_writer)
+        # The last one is the one of parameters, which are sent as they are.
+        connection.adapters.register_dumper(bytes, self._psycopg.types.string.BytesBinaryDumper)
         connection.cursor_factory = self._cursor
         return connection
 

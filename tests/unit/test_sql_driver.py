@@ -411,4 +411,4 @@ def test_a_statement_has_a_text_for_each_dialect_with_its_constants_in_it() -> N
     postgres = Postgres(make_url("postgresql://h/d")).dialect
     for _ in range(2):
         assert statement.text(sqlite) == "INSERT INTO t (a, b) VALUES (?, X'01ff')"
-        assert statement.text(postgres).endswith(r"VALUES (%s::INTEGER, '\x01ff')")
+        assert statement.text(postgres).endswith(r"VALUES (%s::INTEGER, E'\\x01ff')")

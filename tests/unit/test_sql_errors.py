@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import socket
 import sqlite3
 from contextlib import closing
@@ -583,8 +584,12 @@ class Cursor:
     def executemany(self, text: str, _parameters: Any) -> None:
         self.asked.append(text)
 
-    def fetchall(self) -> list[tuple[str, int]]:
-        return [(self._version, self._packet)]
+    def fetchall(self) -> list[tuple[Any, ...]]:
+        *_, text = self.asked
+        if not text.startswith("SELECT @@SESSION."):
+            return [(self._version, self._packet)]
+        wanted = sql_mariadb._settings("MariaDB" in self._version) | sql_mariadb._CHARACTER_SETS
+        return [tuple(wanted[name] for name in re.findall(r"@@SESSION\.(\w+)", text))]
 
     def fetchone(self) -> tuple[int]:
         return (0,)
@@ -608,7 +613,9 @@ def test_mariadb_and_mysql_are_told_apart_and_given_their_settings(
     is_mariadb = "MariaDB" in version
     assert backend.dialect.name == ("mariadb" if is_mariadb else "mysql")
     assert ("transaction_isolation" in cursor.asked[1]) is not is_mariadb
-    assert (sql_mariadb._MARIADB_SESSION in cursor.asked) is is_mariadb
+    assert ("idle_transaction_timeout" in cursor.asked[1]) is is_mariadb
+    backend._connected()
+    assert len(cursor.asked) == 3 + 2  # what a session has is asked once
     assert sorted(cursor.options.values()) == [3, 10, 30]
 
 

@@ -44,11 +44,12 @@ GROUP: Final = 130
 TOKEN: Final = 128
 MEMBER: Final = 255
 
-# Rows that are written in one transaction and seen in another need this engine, and any text.
+# Rows that are written in one transaction and seen in another need this engine, and any text. Other
+# formats of rows, which a server may have as its default, cannot have a key in an index.
 _ON_MYSQL: Final[dict[str, Any]] = {
     f"{server}_{what}": value
     for server in ("mysql", "mariadb")
-    for what, value in (("engine", "InnoDB"), ("charset", "utf8mb4"))
+    for what, value in (("engine", "InnoDB"), ("charset", "utf8mb4"), ("row_format", "DYNAMIC"))
 }
 
 _OF_FEW: Final = "of few"

@@ -14,6 +14,7 @@ from bench import Bench
 from eventually import eventually
 from kazoo.client import KazooClient
 from kazoo.security import ACL, Id, Permissions, make_digest_acl
+from pooler import MariaDbPooler, Pooler
 from roles import Right, Shop
 from servers import MariaDbServer, PostgresServer, RedisServer, ZooKeeperServer
 from small_disk import SmallDisk
@@ -208,6 +209,66 @@ def test_another_isolation_is_found(postgres: PostgresServer, postgres_url: str)
     postgres.call(f"ALTER DATABASE {name} SET default_transaction_isolation = 'serializable'")
     found = found_by(postgres_url)["isolation"]
     assert (found.level, found.what[:37]) == ("note", "the default isolation is serializable")
+
+
+@pytest.mark.gate
+def test_what_a_pooler_ignores_of_a_session_is_named_until_the_role_has_it(
+    postgres: PostgresServer, postgres_url: str
+) -> None:
+    name = postgres_url.rpartition("/")[2]
+    with Pooler(postgres.port, keeps_options=False) as pooler:
+        url = postgres_url.replace(f":{postgres.port}/", f":{pooler.port}/")
+        found = found_by(url)["settings"]
+        assert found.level == "warning"
+        assert found.what.startswith(
+            "lock_timeout is 0, idle_in_transaction_session_timeout is 0, enable_seqscan is on, jit"
+        )
+        for statement in found.remedy.split("; "):
+            postgres.call(statement.replace("ROLE …", f"ROLE qframe IN DATABASE {name}"))
+        assert set(found_by(url)) == {"durability"}
+
+
+def test_a_proxy_that_forgets_what_a_session_sets_is_refused_and_named(
+    mariadb: MariaDbServer,
+) -> None:
+    url = mariadb.new_database()
+    SqlStore(url).close()
+    with MariaDbPooler(mariadb.port) as pooler:
+        found = found_by(url.replace(f":{mariadb.port}/", f":{pooler.port}/"))["store"]
+    assert found.level == "error"
+    assert "its sessions are not set as qframe asks (time_zone is SYSTEM)" in found.what
+
+
+def test_a_mariadb_whose_transactions_only_read_is_found(mariadb: MariaDbServer) -> None:
+    url = mariadb.new_database()
+    SqlStore(url).close()
+    user = f"u{url.rpartition('_')[2]}"
+    mariadb.call(f"CREATE USER {user} IDENTIFIED BY ''")
+    mariadb.call(f"GRANT ALL ON {url.rpartition('/')[2]}.* TO {user}")
+    mariadb.call("SET GLOBAL init_connect = 'SET tx_read_only = 1'")
+    try:
+        found = found_by(url.replace("//root@", f"//{user}@"))["writable"]
+    finally:
+        mariadb.call("SET GLOBAL init_connect = DEFAULT")
+        mariadb.call(f"DROP USER {user}")
+    assert found.level == "error"
+    assert found.what.endswith("tx_read_only is on")
+
+
+def test_a_search_path_that_leads_to_other_tables_is_found(
+    postgres: PostgresServer, postgres_url: str
+) -> None:
+    name = postgres_url.rpartition("/")[2]
+    postgres.call("CREATE SCHEMA shop", name)
+    elsewhere = f"{postgres_url}?options=-csearch_path%3Dshop"
+    found = found_by(elsewhere)["search_path"]
+    assert found.level == "error"
+    assert found.what.endswith("which are in the schema public")
+    SqlStore(elsewhere).close()
+    found = found_by(elsewhere)["search_path"]
+    assert found.level == "note"
+    assert found.what.endswith("search_path leads to shop")
+    assert "search_path" in found_by(postgres_url)
 
 
 @pytest.mark.gate
