@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Protocol
 
-from qframe.errors import BadTopic, QFrameError, UnknownTopic
+from qframe.errors import BadTopic, QFrameError, TopicMismatch, UnknownTopic
 from qframe.forks import Forks
 from qframe.options.consumer import ConsumerOptions
 from qframe.stores.base import SubscribingStore
@@ -75,7 +75,7 @@ class TopicCatalog:
             known = self._known.get(topic.name)  # once: another thread may forget all meanwhile
             if known is not None and self._given.get(topic.name) is topic:
                 return known
-            return self.declare(topic)
+            return self._declared(topic)
         found = self._known.get(topic) if isinstance(topic, str) else None
         return self._found(checked_name(topic, "topic")) if found is None else found
 
@@ -90,7 +90,7 @@ class TopicCatalog:
         return self._store.declare(_checked(own)) if isinstance(own, Topic) else self._read(own)
 
     def declare(self, topic: Topic) -> Topic:
-        """Makes a topic known to the store, once; returns it, as far as it has grown.
+        """Makes a topic known to the store; returns it, as far as it has grown.
 
         Raises:
             BadTopic: if it is not a topic, or its name is one that qframe keeps for itself.
@@ -98,10 +98,8 @@ class TopicCatalog:
         """
         _checked(topic)
         with self._guard:
-            if self._given.get(topic.name) != topic:
-                self._remember(self._store.declare(topic))
-                self._given[topic.name] = topic
-            return self._known[topic.name]
+            self._given.pop(topic.name, None)  # it may have been deleted since
+            return self._declared(topic)
 
     def declare_again(self, topic: Topic) -> Topic:
         """Declares a topic that the store has lost since, as far as it has grown here.
@@ -121,10 +119,16 @@ class TopicCatalog:
 
         Raises:
             UnknownTopic: if it was deleted.
+            TopicMismatch: if it was, and was declared since with another kind.
         """
         found = self._store.topic(topic.name)
-        if found is None:
-            raise UnknownTopic(topic.name)
+        if found is None or found.kind is not topic.kind:
+            with self._guard:
+                if topic.name not in self._given:  # it is looked up anew
+                    self._known.pop(topic.name, None)
+            if found is None:
+                raise UnknownTopic(topic.name)
+            raise TopicMismatch(topic.name, "kind", found.kind, topic.kind)
         with self._guard:
             if topic.name in self._known:
                 known = self._known[topic.name]
@@ -141,10 +145,19 @@ class TopicCatalog:
         with self._guard:
             own = self._own(name)
             if isinstance(own, Topic):
-                return self.declare(own)
+                return self._declared(own)
             found = self._read(name)
             self._remember(found)
             return found
+
+    def _declared(self, topic: Topic) -> Topic:
+        """The topic, which is declared unless it was before."""
+        _checked(topic)
+        with self._guard:
+            if self._given.get(topic.name) != topic:
+                self._remember(self._store.declare(topic))
+                self._given[topic.name] = topic
+            return self._known[topic.name]
 
     def _own(self, name: str) -> Topic | str:
         """The topic of a name as the app's own parts declare it; the name if none of them does."""

@@ -104,6 +104,8 @@ class Publishing(Protocol):
         entries of that slot that would be stored are `full`.
 
         Raises:
+            UnknownTopic: if the topic was deleted; a store may tell that by `SlotsClosed`.
+            TopicMismatch: if it was declared anew with another kind; or by `SlotsClosed`.
             SlotsClosed: if slots of some entries are closed, since they are being split or were;
                 nothing is stored of these, and it has the outcomes of the others.
         """

@@ -9,6 +9,7 @@ from topic_kinds import of_kind
 from qframe.errors import TopicMismatch, UnknownTopic
 from qframe.outcomes import Outcome
 from qframe.stores.topic_options import TopicOptions
+from qframe.stores.types import SlotsClosed
 from qframe.topic import Kind, Topic
 
 KINDS = ("stream", "ordered", "delay")
@@ -270,6 +271,33 @@ def test_who_knew_a_topic_works_with_the_one_that_another_declared_in_its_place(
     assert bench.publish(topic, 2, "k") is Outcome.STORED
     bench.take(topic, "h")
     assert bench.bodies(topic, "h") == [2]
+
+
+@pytest.mark.promise(1)
+@pytest.mark.parametrize("kind", KINDS)
+def test_who_knew_a_topic_stores_nothing_once_it_was_deleted_nor_once_it_is_of_another_kind(
+    bench: Bench, kind: str
+) -> None:
+    """It was told that its messages were stored, and they reached nobody."""
+    topic, other = bench.topic(kind, "g", slots=4), bench.another()
+    bench.publish(topic, 1, "k")
+    while not other.delete(topic):
+        pass
+    bench.topics.remove(topic)
+    entries = [bench.entry(topic, number, f"k{number}") for number in range(20)]
+    for some in (entries, entries[:1]):
+        with pytest.raises((UnknownTopic, SlotsClosed)) as refused:
+            bench.store.publish(topic, some)
+        assert set(getattr(refused.value, "outcomes", [None])) == {None}
+    anew = Topic(topic.name, "delay" if kind != "delay" else "stream", 2)
+    other.declare(anew)
+    other.subscribe(anew, "g")
+    for some in (entries, entries[:1]):
+        with pytest.raises((UnknownTopic, SlotsClosed, TopicMismatch)):
+            bench.store.publish(topic, some)
+    assert [one.published for one in other.stats(anew)] == [0, 0]
+    assert other.publish(anew, [bench.entry(anew, 1, "k")]) == [Outcome.STORED]
+    assert other.verify(anew) == []
 
 
 @pytest.mark.promise(1)

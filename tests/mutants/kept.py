@@ -11,6 +11,7 @@ from mutants.failing_over import FAILING_OVER
 from mutants.growth import GROWTH
 from mutants.guards import GUARDS
 from mutants.keeping_and_copying import KEEPING_AND_COPYING
+from mutants.lost import LOST
 from mutants.mutant import Mutant
 from mutants.operators import OPERATORS
 from mutants.parts import PARTS
@@ -28,5 +29,5 @@ from mutants.watching import WATCHING
 KEPT: Final[list[Mutant]] = [
     *RUNTIME, *STORES, *SURVIVED, *GUARDS, *PARTS, *GROWTH, *STANDING, *SCHEDULES, *SLIPS,
     *DRIVERS, *OPERATORS, *EDGES, *FAILING_OVER, *KEEPING_AND_COPYING, *SWEEPING, *TIMING,
-    *WATCHING, *BATCHERS, *SLIMMING,
+    *WATCHING, *BATCHERS, *SLIMMING, *LOST,
 ]  # fmt: skip

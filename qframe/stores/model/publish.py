@@ -8,6 +8,7 @@ from itertools import compress
 from typing_extensions import override
 
 from qframe.codec import batch_mark_of, series_mark
+from qframe.errors import TopicMismatch
 from qframe.outcomes import Outcome
 from qframe.stores.base import Publishing
 from qframe.stores.model.queues import queue
@@ -27,6 +28,8 @@ class ModelPublishing(ModelRole, Publishing):
     def publish(self, topic: Topic, entries: Sequence[Entry]) -> list[Outcome]:
         with self._lock:
             state = self._state(topic)
+            if state.topic.kind is not topic.kind:
+                raise TopicMismatch(topic.name, "kind", state.topic.kind, topic.kind)
             taken = [state.is_open(entry.slot) for entry in entries]
             now_ms = self._now_ms()
             stored = publish(state, list(compress(entries, taken)), now_ms)

@@ -9,7 +9,8 @@ and a script can make their names. `qf:{namespace}:topics` is a hash of what is 
     claimed    some group took what was kept    letters, held,   what waits behind a gap: values by
     asleep     who waits, and how pulls stand      gaps          member; by name; by when it passes
     expiries   groups that expire, by when they are dropped
-    closed     it is being split in two, or was; or is new, and not in use yet
+    closed     it is being split in two, or was; is new, and not in use yet; or its topic was
+               deleted, or declared anew since (`parts/closed.lua`)
     opened     the next token of who makes it; - while it is discarded; = and the end of the lease
                under which it comes into use, from then on
     birth      in slot 0, a name of what is here: another one once it was lost

@@ -30,7 +30,8 @@ from qframe.stores.redis.role import RedisRole
 from qframe.stores.topic_options import TopicOptions
 from qframe.topic import Kind, Topic
 
-_OTHERS: Final = ("claimed", "asleep", "birth", "closed", "opened")
+_OTHERS: Final = ("claimed", "asleep", "birth", "opened")
+_GONE: Final = b"gone"
 
 
 class RedisTopics(RedisRole, Topics):
@@ -99,6 +100,8 @@ def declare(redis: Redis, namespace: str, topic: Topic, kind: str = "") -> Topic
 
     Returns the topic, as far grown as it is.
     """
+    if not kind:
+        _reopen(redis, namespace, topic)
     identity = identity_of(topic, kind)
     words = (topic.name, identity, TopicOptions.of(topic).to_json())
     is_done, stands = redis.one(Call(of("declare"), topics_key(namespace), words))
@@ -115,6 +118,22 @@ def declare(redis: Redis, namespace: str, topic: Topic, kind: str = "") -> Topic
         kinds = [str(Kind.DELAY) if each == ELSEWHERE else each for each in (known, kind)]
         raise TopicMismatch(topic.name, "kind", *kinds)
     raise TopicMismatch(topic.name, "slots", slots, topic.slots)
+
+
+def _reopen(redis: Redis, namespace: str, topic: Topic) -> None:
+    """Opens the slots of a topic that was deleted and is declared anew, for what is of its kind.
+
+    It does so before that: were it interrupted, whoever declares it next would do it again.
+    """
+    if redis.ask(topics_key(namespace), "HGET", topic.name) is not None:
+        return
+    keys = SlotKeys(namespace, topic)
+    closed = [keys.key(slot, "closed") for slot in keys.topic.all_slots]
+    whys = redis.ask_many([(key, "GET") for key in closed])
+    redis.ask_many([
+        (key, "SET", f"kind {topic.kind}")
+        for key, why in zip(closed, whys, strict=True) if why == _GONE
+    ])  # fmt: skip
 
 
 def _is_here(name: str) -> BadOption:
@@ -168,11 +187,15 @@ def sweep(redis: Redis, keys: SlotKeys, limit: int, now: str) -> int:
 
 
 def delete(redis: Redis, keys: SlotKeys, namespace: str) -> tuple[str | None, bool]:
-    """Drops one group, or else all that is left; returns the group, and whether that was all."""
+    """Drops one group, or else all that is left; returns the group, and whether that was all.
+
+    A slot stays closed, for producers that know the topic still.
+    """
     numbers = keys.numbers[::-1]
     if named := groups.names(redis, keys):
         groups.drop_from(redis, keys, named[0], numbers, anyway=True)
         return named[0], False
+    redis.ask_many([(keys.key(slot, "closed"), "SET", _GONE) for slot in numbers])
     # Slots that were split know groups that have gone since.
     left = redis.ask_many([(keys.key(slot, "groups"), "HKEYS") for slot in numbers])
     for name in sorted({b"", *chain.from_iterable(left)}, reverse=True):

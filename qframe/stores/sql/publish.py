@@ -12,7 +12,7 @@ from sqlalchemy import bindparam, func, select
 from typing_extensions import override
 
 from qframe.drivers.sql import Database, Row, Statement, Transaction
-from qframe.errors import BadBody, StoreDamaged, StoreUnavailable
+from qframe.errors import BadBody, StoreDamaged, StoreUnavailable, TopicMismatch
 from qframe.outcomes import Outcome
 from qframe.stores.base import Publishing
 from qframe.stores.rules import due_of
@@ -59,7 +59,7 @@ class SqlPublishing(SqlRole, Publishing):
     @override
     def publish(self, topic: Topic, entries: Sequence[Entry]) -> list[Outcome]:
         try:
-            outcomes = self._write(topic, publish, entries)
+            outcomes = self._write(topic, self._publish, entries)
         except StoreUnavailable:
             # Such as a server that hangs up on who sends it more than it takes.
             refuse_too_large(self._database, entries)
@@ -68,6 +68,15 @@ class SqlPublishing(SqlRole, Publishing):
         if len(taken) < len(outcomes):
             raise SlotsClosed(self._database.shown, topic.name, outcomes)
         return taken
+
+    def _publish(
+        self, transaction: Transaction, ref: TopicRef, entries: Sequence[Entry]
+    ) -> list[Outcome | None]:
+        """Stores the entries, unless the topic was declared anew with another kind."""
+        declared = self._met[ref.topic.name].topic
+        if declared.kind is not ref.topic.kind:
+            raise TopicMismatch(ref.topic.name, "kind", declared.kind, ref.topic.kind)
+        return publish(transaction, ref, entries)
 
 
 def refuse_too_large(database: Database, entries: Iterable[Entry]) -> None:

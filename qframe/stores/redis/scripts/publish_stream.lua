@@ -15,7 +15,7 @@
 local slot = KEYS[1]
 local given, window, limit, mark = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), ARGV[4]
 --@include time bell closed
-if is_closed(slot) then
+if is_closed(slot, 'stream') then
   return refusal()
 end
 local now = time_ms(given)

@@ -16,7 +16,7 @@ local slot = KEYS[1]
 local given, kind, window = ARGV[1], ARGV[2], tonumber(ARGV[3])
 local limit, gap_timeout, mark = tonumber(ARGV[4]), tonumber(ARGV[5]), ARGV[6]
 --@include time many bell closed marks head places arrive
-if is_closed(slot) then
+if is_closed(slot, kind) then
   return refusal()
 end
 local now = time_ms(given)
