@@ -8,13 +8,16 @@
 * A push is a **consumer** whose handler sends the message. So all that holds of consumers holds of
   it: one message of a key at a time, retries with backoff, dead letters, `rate_limit=`, `breaker=`,
   pausing and tuning; `qframe worker` runs it.
-* A request has `webhook-id` (the message's id, the same at each attempt, by which a receiver knows
-  what it has had), `webhook-timestamp` and `webhook-signature`. With several secrets it has several
-  signatures, so a secret is replaced without a gap: the new one is added here, then put in place of
-  the old one at the receiver, then the old one is removed here.
-* The body is the message's, byte by byte. `qframe-topic`, `qframe-key` and `qframe-attempt` tell
-  the rest; other headers of the message are not passed on. With `events=` it is a CloudEvent, or a
-  list of them: then the consumer is one of batches.
+* A request has `webhook-id`, by which a receiver knows what it has had, `webhook-timestamp` and
+  `webhook-signature`. The id is a digest of namespace, topic and the message's id, since several
+  topics, and systems, may lead to one URL and have the same ids. It is the same at each attempt and
+  for each group: two groups that lead to one URL send it the same event twice.
+* With several secrets a request has several signatures, so a secret is replaced without a gap: the
+  new one is added here, then put in place of the old one at the receiver, then the old one is
+  removed here.
+* The body is the message's, byte by byte. `qframe-topic`, `qframe-id`, `qframe-key` and
+  `qframe-attempt` tell the rest; other headers of the message are not passed on. With `events=` it
+  is a CloudEvent, or a list of them: then the consumer is one of batches.
 * A request ends in time however slowly its answer comes: each step of its connection has what is
   left of it (`timed_connections`), and the addresses of a host share that (`addresses`). Only the
   look-up of a name has no end of ours.

@@ -23,7 +23,8 @@ class PushContent(NamedTuple):
     """The content of a request.
 
     Attributes:
-        id: names it to its receiver; the same at each attempt.
+        id: names it to its receiver among all namespaces and topics; the same at each attempt, and
+            for each group.
         headers: what it has beside the signature.
         body: its body.
     """
@@ -33,35 +34,45 @@ class PushContent(NamedTuple):
     body: bytes
 
 
-def content_of(message: Message, events: Events | None) -> PushContent:
+def content_of(message: Message, events: Events | None, namespace: str) -> PushContent:
     """A message as the content of a request."""
     delivery = _delivery(message)
-    headers = {"qframe-topic": message.topic, "qframe-attempt": str(message.attempt)}
+    name = f"msg_{_digest(namespace, message.topic, message.id)}"
+    headers = {
+        "qframe-topic": message.topic, "qframe-id": message.id,
+        "qframe-attempt": str(message.attempt),
+    }  # fmt: skip
     if message.key is not None:
         headers["qframe-key"] = _in_ascii(message.key)
-    for name in TRACE:
-        value = message.headers.get(name, "")
+    for header in TRACE:
+        value = message.headers.get(header, "")
         if _VISIBLE.fullmatch(value):  # another one is no context, and no header either
-            headers[name] = value
+            headers[header] = value
     if events == "binary":
         more, body = binary_of(message.topic, delivery)
-        return PushContent(message.id, headers | more, body)
+        return PushContent(name, headers | more, body)
     if events == "structured":
         headers["content-type"] = STRUCTURED
-        return PushContent(message.id, headers, structured_of(message.topic, delivery))
+        return PushContent(name, headers, structured_of(message.topic, delivery))
     is_raw = (delivery.headers or {}).get(TYPE_HEADER) == RAW
     headers["content-type"] = "application/octet-stream" if is_raw else "application/json"
-    return PushContent(message.id, headers, delivery.body)
+    return PushContent(name, headers, delivery.body)
 
 
-def batch_of(messages: Sequence[Message]) -> PushContent:
+def batch_of(messages: Sequence[Message], namespace: str) -> PushContent:
     """Messages as the content of one request; the same ones have the same id."""
     topic = messages[0].topic
-    digest = sha256("\n".join(message.id for message in messages).encode()).hexdigest()
+    name = f"batch_{_digest(namespace, topic, *(message.id for message in messages))}"
     body = batched_of(topic, [_delivery(message) for message in messages])
-    return PushContent(
-        f"batch-{digest[:40]}", {"qframe-topic": topic, "content-type": BATCHED}, body
-    )
+    return PushContent(name, {"qframe-topic": topic, "content-type": BATCHED}, body)
+
+
+def _digest(*names: str) -> str:
+    """What names messages to every receiver: an id is unique within its topic alone.
+
+    It has no full stop, which parts the id from the time in what is signed.
+    """
+    return sha256("\n".join(names).encode()).hexdigest()[:40]
 
 
 def _delivery(message: Message) -> Delivery:

@@ -86,9 +86,9 @@ def push(
             raise NeedTime(str(error), _UNTIL_PAUSED_S) from error
 
     def send(message: Message) -> None:
-        post(content_of(message, events))
+        post(content_of(message, events, app.settings.namespace))
 
     def send_batch(messages: list[Message]) -> None:
-        post(batch_of(messages))
+        post(batch_of(messages, app.settings.namespace))
 
     app.consumer(topic, group, **options)(send_batch if events == "batched" else send)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import threading
 from base64 import b64encode
 from collections import defaultdict
@@ -52,8 +53,9 @@ def test_each_message_comes_signed_by_every_secret_with_its_bytes_as_published(
     app.publish(FEED, {"n": large, "text": "ü"}, key="kä%y", id="a.first")
     app.publish(FEED, b"\x00\xff", id="raw")
     app.run(burst=True)
-    found = {headers["webhook-id"]: (headers, body) for headers, body in receiver.got}
+    found = {headers["qframe-id"]: (headers, body) for headers, body in receiver.got}
     assert sorted(found) == ["a.first", "raw"]
+    assert all(re.fullmatch("msg_[0-9a-f]{40}", each["webhook-id"]) for each, _ in receiver.got)
     headers, body = found["a.first"]
     assert json.loads(body) == {"n": large, "text": "ü"}
     assert headers["content-type"] == "application/json"
@@ -68,6 +70,26 @@ def test_each_message_comes_signed_by_every_secret_with_its_bytes_as_published(
     assert found["raw"][1] == b"\x00\xff"
     assert "qframe-key" not in found["raw"][0]
     assert app.admin.lag(FEED, "partner") == 0
+
+
+@pytest.mark.parametrize("mode", [None, "binary", "structured", "batched"])
+def test_messages_of_two_topics_or_namespaces_are_told_apart_at_one_url_those_of_two_groups_not(
+    app: QFrame, receiver: Receiver, mode: Any
+) -> None:
+    """A receiver is told to ignore what it has had; ids are unique within a topic alone."""
+    other = QFrame(app.settings.store, namespace=f"{app.settings.namespace[:60]}-b")
+    refunds = Topic("refunds", slots=1)
+    with other:
+        for each, topic, group in (
+            (app, FEED, "partner"), (app, FEED, "archive"), (app, refunds, "partner"),
+            (other, FEED, "partner"),
+        ):  # fmt: skip
+            push(each, topic, group, receiver.url, secrets=[OLD, NEW], private=True, events=mode)
+            each.publish(topic, {"of": topic.name}, id="42")
+        app.run(burst=True)
+        other.run(burst=True)
+    ids = [headers["webhook-id"] for headers, _ in verified(receiver)]
+    assert (len(ids), len(set(ids))) == (4, 3)
 
 
 def test_any_key_comes_and_can_be_read_from_its_header(app: QFrame, receiver: Receiver) -> None:
@@ -269,7 +291,7 @@ def test_binary_mode_has_attributes_in_headers(app: QFrame, receiver: Receiver) 
     app.publish(FEED, {"n": 1}, key="k\u00e4", id="mine")
     app.publish(FEED, {"n": 2}, id="other", headers=CAME)
     app.run(burst=True)
-    found = {headers["webhook-id"]: (headers, body) for headers, body in verified(receiver)}
+    found = {headers["qframe-id"]: (headers, body) for headers, body in verified(receiver)}
     headers, body = found["mine"]
     assert [headers[f"ce-{name}"] for name in PARTS] == [
         "1.0", "mine", "/topics/feed", "qframe.message", "k%C3%A4",
@@ -306,8 +328,8 @@ def test_a_request_has_the_context_of_the_trace_of_its_message(
             PARENT, PARENT, None,
         ]  # fmt: skip
         return
-    found = {headers["webhook-id"]: headers for headers, _ in requests}
-    bodies = {headers["webhook-id"]: body for headers, body in requests}
+    found = {headers["qframe-id"]: headers for headers, _ in requests}
+    bodies = {headers["qframe-id"]: body for headers, body in requests}
     for name in ("plain", "event"):
         assert {each: found[name][each] for each in trace} == trace
         if mode == "binary":
@@ -322,7 +344,7 @@ def test_structured_mode_has_the_event_in_the_body(app: QFrame, receiver: Receiv
     app.publish(FEED, {"n": 2**60}, id="json", headers=CAME)
     app.publish(FEED, b"\xff", id="bytes", key="k")
     app.run(burst=True)
-    found = {headers["webhook-id"]: (headers, body) for headers, body in verified(receiver)}
+    found = {headers["qframe-id"]: (headers, body) for headers, body in verified(receiver)}
     assert {headers["content-type"] for headers, _ in found.values()} == {
         "application/cloudevents+json"
     }
