@@ -18,6 +18,7 @@ from sqlalchemy import Engine
 from sqlalchemy.orm import Session
 
 from qframe import BadOption, Message, Outbox, QFrame, Topic, WrongStore
+from qframe.errors import StoreUnavailable
 from qframe.outbox.binding import Home, OutboxBinding
 from qframe.topic import STORE_MARK
 
@@ -279,3 +280,23 @@ def test_of_two_stores_that_bind_an_outbox_at_once_one_has_it_and_the_other_no_m
             OutboxBinding(outbox, two.store).confirm(engine, anew=True)
         assert home_of(outbox, one).is_here
         assert (len(marks_in(one)), marks_in(two)) == (1, [])
+
+
+def test_a_store_that_is_away_while_an_outbox_is_bound_leaves_it_as_it_was(
+    local: Engine, store: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    outbox = Outbox(local)
+    outbox.create()
+    with QFrame(store=store) as app:
+
+        def refuse(topic: Topic) -> Topic:
+            raise StoreUnavailable(store, topic.name)
+
+        monkeypatch.setattr(app.store, "declare", refuse)
+        for bind in (
+            lambda: OutboxBinding(outbox, app.store).confirm(local, anew=True),
+            lambda: OutboxBinding(outbox, app.store).move(),
+        ):
+            with pytest.raises(StoreUnavailable):
+                bind()
+        assert home_of(outbox, app) == Home(None, is_here=False)
