@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from qframe.app.open import assembly_class, meters_class, schedules_class
+from qframe.app.publish_hints import PublishHints
 from qframe.app.pull import Pulls
 from qframe.clock import SYSTEM_CLOCK, Clock
 from qframe.coordination.base import Coordinator, OnFailure
@@ -207,6 +208,7 @@ class AppParts:
                     self.store(), catalog=self.catalog(), max_body=opened.settings.max_body,
                     batch=opened.settings.publish_batch, clock=opened.clock,
                     carry=None if self.tracing is None else self.tracing.carried,
+                    hints=PublishHints(self.events),
                 )  # fmt: skip
         return producer
 

@@ -6,10 +6,11 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import islice
 from operator import attrgetter
-from typing import Any, Final, Unpack
+from typing import Any, Final, Protocol, Unpack
 
 from qframe.clock import Clock
 from qframe.codec import batch_mark, new_token
+from qframe.current import HOLDER
 from qframe.errors import TopicFull
 from qframe.outcomes import Outcome, Published
 from qframe.producing.bulk import plain_entries
@@ -25,6 +26,13 @@ PIECE: Final = 500
 _ID_OF: Final = attrgetter("id")
 
 
+class Hints(Protocol):
+    """Something that looks at what handlers publish."""
+
+    def look(self, topic: str) -> None:
+        """The caller, in whose context a handler may run, publishes to a topic."""
+
+
 class Producer:
     """Publishes to topics; safe to use from many threads.
 
@@ -37,6 +45,7 @@ class Producer:
         pause: waits for so many seconds.
         carry: adds to the headers of a message that another thread may send what is to go with it,
             such as the context of a trace; None for nothing.
+        hints: looks at what handlers publish under an id that is made up.
     """
 
     def __init__(
@@ -49,9 +58,11 @@ class Producer:
         clock: Clock,
         pause: Callable[[float], object] = time.sleep,
         carry: Callable[[Mapping[str, str] | None], dict[str, str] | None] | None = None,
+        hints: Hints | None = None,
     ) -> None:
         self._sender = EntrySender(store, catalog, clock, pause)
         self._carry = carry
+        self._hints = hints
         self._catalog = catalog
         self._max_body = max_body
         self._batch = batch
@@ -73,6 +84,8 @@ class Producer:
         found = self._catalog.resolve(topic)
         token = new_token(self._clock)
         entry = entry_of(found, item, f"{token}-0", batch_mark(token), self._max_body)
+        if HOLDER.get() is not None:
+            self._hint(found, (entry,))
         [outcome] = self._sender.send(found, (entry,))
         published = Published(entry.id, outcome)
         if outcome is Outcome.FULL:
@@ -101,6 +114,8 @@ class Producer:
         refuse_one_body(items)
         found = self._catalog.resolve(topic)
         entries = self._entries(found, items, size)
+        if HOLDER.get() is not None:
+            self._hint(found, entries)
         published: list[Published] = []
         for start in range(0, len(entries), size):
             part = entries[start : start + size]
@@ -128,6 +143,8 @@ class Producer:
         """
         found = self._catalog.resolve(topic)
         entry = entry_of(found, item, "", "", self._max_body)
+        if HOLDER.get() is not None:
+            self._hint(found, (entry,))
         if self._carry is not None:
             entry.headers = self._carry(entry.headers)
         return found, entry
@@ -147,6 +164,11 @@ class Producer:
         return [
             Published(entry.id, outcome) for entry, outcome in zip(entries, outcomes, strict=True)
         ]
+
+    def _hint(self, topic: Topic, entries: Iterable[Entry]) -> None:
+        """Has what a handler publishes looked at, unless each attempt publishes the same ids."""
+        if self._hints is not None and any(not each.id or each.mark != each.id for each in entries):
+            self._hints.look(topic.name)
 
     def _entries(self, topic: Topic, items: Iterable[Any], batch: int) -> list[Entry]:
         """All items, checked and encoded."""

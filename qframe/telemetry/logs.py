@@ -72,6 +72,7 @@ _LEVELS: Final = {
     "delivery.lost": "warning",
     "delivery.cancelled": "warning",
     "delivery.duplicate": "info",
+    "publish.outside": "warning",
     "effect.refused": "warning",
     "effect.passed": "warning",
     "effect.conflict": "warning",
