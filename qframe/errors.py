@@ -216,8 +216,12 @@ class SchemaMismatch(QFrameError):
         self.found, self.known = found, known
 
 
-class WrongStore(BadInput):
+class WrongStore(QFrameError):
     """Raised when an outbox belongs to another store or namespace; it was left as it is."""
+
+    def __init__(self, store: str, why: str, remedy: str) -> None:
+        super().__init__(f"store {store}: {why}; {remedy}")
+        self.store, self.why, self.remedy = store, why, remedy
 
 
 class PublishUnknown(QFrameError):
@@ -359,10 +363,8 @@ class NotProcessed(QFrameError):
     """Raised for nobody: the error of items that a batcher still held when its process ended."""
 
     def __init__(self, batcher: str, waited_s: float) -> None:
-        super().__init__(
-            f"batcher {batcher!r} was not closed and could not process all within {waited_s:g} s "
-            "of the end of its process; close it, and check what close() returns"
-        )
+        what = f"batcher {batcher!r} was not closed and could not process all within {waited_s:g} s"
+        super().__init__(f"{what} of its process's end; close it, and check what close() returns")
         self.batcher = batcher
 
 
@@ -377,10 +379,8 @@ class NeverIdle(QFrameError):
     """Raised by a test's harness that finds no end of what it has to handle, or to wait for."""
 
     def __init__(self, what: str, option: str, limit: object) -> None:
-        super().__init__(
-            f"it does not finish ({option}: {limit}):\n{what}\n"
-            "look for a handler that publishes what it handles, or a message that nobody settles"
-        )
+        why = "look for a handler that publishes what it handles, or a message that nobody settles"
+        super().__init__(f"it does not finish ({option}: {limit}):\n{what}\n{why}")
         self.what, self.limit = what, limit
 
 

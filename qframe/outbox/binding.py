@@ -19,7 +19,7 @@ _IN_MEMORY: Final = "model:"
 _RANDOM_BITS: Final = 29
 _REMEDY: Final = (
     "its messages wait: name the store that is meant (QFRAME_STORE, QFRAME_NAMESPACE), "
-    "or move the outbox to this one: qframe outbox bind"
+    "or move the outbox here: qframe outbox bind"
 )
 
 
@@ -162,11 +162,11 @@ class OutboxBinding:
     def _refusal(self, mark: int) -> WrongStore:
         url = self._outbox.engine.url.render_as_string(hide_password=True)
         return WrongStore(
-            "store", f"{shown_url(self._store.url)}, namespace {self._store.namespace}",
+            f"{shown_url(self._store.url)}, namespace {self._store.namespace}",
             f"outbox {self._outbox.prefix} in {shown_url(url)} belongs since "
             f"{moment(bound_at_ms(mark))} to the store with topic {mark_topic(mark).name}, "
-            "which is not here: this is another store or namespace, or it was flushed since, or "
-            "restored from before that",
+            "which is not here: it is another store or namespace, or this one was flushed since, "
+            "or restored from before",
             _REMEDY,
         )  # fmt: skip
 

@@ -20,6 +20,7 @@ from sqlalchemy.orm import Session
 from qframe import BadOption, Message, Outbox, QFrame, Topic, WrongStore
 from qframe.errors import StoreUnavailable
 from qframe.outbox.binding import Home, OutboxBinding
+from qframe.telemetry.facts import facts_shown
 from qframe.topic import STORE_MARK
 
 orders = Topic("orders", kind="ordered", slots=4)
@@ -123,9 +124,10 @@ def test_the_refusal_names_both_and_the_remedy(
     stray = shop(f"sqlite:///{tmp_path}/stray.db", Outbox(local), namespace="other")
     eventually(lambda: stray.refusals)
     said = str(stray.refusals[0])
-    assert f"sqlite:///{tmp_path}/stray.db, namespace other" in str(stray.refusals[0].value)
+    assert f"sqlite:///{tmp_path}/stray.db, namespace other" in stray.refusals[0].store
     for part in (f"outbox qframe_ in {local.url}", marks_in(first.app)[0], "qframe outbox bind"):
         assert part in said
+    assert facts_shown({"error": stray.refusals[0]}) == {"error": said}  # in words in the log
     eventually(lambda: stray.events["outbox.elsewhere"] > 1)
 
 
@@ -171,7 +173,7 @@ def test_a_store_that_was_flushed_while_no_worker_ran_is_refused_until_it_is_bou
         server.call("FLUSHALL")
         after = shop(server.url, outbox)
         eventually(lambda: after.refusals)
-        assert "or it was flushed since" in str(after.refusals[0])
+        assert "or this one was flushed since" in str(after.refusals[0])
         assert (outbox.pending(), after.seen) == (1, [])
         after.app.admin.outbox_bind(outbox)
         eventually(lambda: after.seen == [2])
