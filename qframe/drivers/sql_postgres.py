@@ -247,15 +247,21 @@ class Postgres(Backend):
 
     def _connected(self) -> Any:
         connection = self._connection.connect(autocommit=True, **self._options)
+        with ExitStack() as undo:
+            undo.callback(connection.close)
+            self._set_up(connection)
+            undo.pop_all()
+        return connection
+
+    def _set_up(self, connection: Any) -> None:
+        """Checks what a new connection leads to, and has it read and write as is wanted."""
         if connection.info.server_version < OLDEST:
-            connection.close()
             raise BadUrl(
                 "store", self.shown, f"it is PostgreSQL {connection.info.server_version // 10000}",
                 "use PostgreSQL 15 or newer",
             )  # fmt: skip
         encoding = connection.info.parameter_status("server_encoding")
         if encoding not in _ENCODINGS:
-            connection.close()
             raise BadUrl(
                 "store", self.shown, f"its encoding {encoding} does not hold every character",
                 "use a database that was made with ENCODING 'UTF8' TEMPLATE template0",
@@ -269,7 +275,6 @@ class Postgres(Backend):
         # The last one is the one of parameters, which are sent as they are.
         connection.adapters.register_dumper(bytes, self._psycopg.types.string.BytesBinaryDumper)
         connection.cursor_factory = self._cursor
-        return connection
 
     def _cursor(self, connection: Any, *, row_factory: Any = None) -> Any:
         """A cursor to which the server sends rows as they are, and not as text to be read again."""

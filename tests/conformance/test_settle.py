@@ -313,3 +313,21 @@ def test_what_was_acknowledged_as_a_run_is_not_behind_what_comes_for_its_key(ben
     assert [body_of(one) for one in got] == ["new"]
     bench.ack(topic, *got)
     assert bench.got(topic) == []
+
+
+@pytest.mark.promise(10)
+def test_what_comes_behind_a_retry_is_counted_though_the_stores_clock_went_back(
+    bench: Bench,
+) -> None:
+    """A head due before it was published, by that clock, was taken for one that never waited."""
+    topic = bench.topic("ordered", "g")
+    bench.publish(topic, 0, "k")
+    deliveries = bench.got(topic)
+    bench.advance(-500)
+    bench.retry(topic, *deliveries, delay_ms=100)
+    for number in range(3):
+        bench.publish(topic, number, "k")
+    assert bench.total(topic).waiting == 4
+    bench.advance(1000)
+    assert bench.bodies(topic) == [0, 0, 1, 2]
+    assert bench.store.verify(topic) == []

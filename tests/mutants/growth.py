@@ -228,8 +228,8 @@ GROWTH: Final = [
     Mutant(
         "a worker finishes the growth of its first topics alone",
         "runtime/process/sweeper.py",
-        "                    continue\n",
-        "                    return\n",
+        "                    continue\n                if topic.growth",
+        "                    return\n                if topic.growth",
         GROWTHS,
     ),
     Mutant(

@@ -80,8 +80,8 @@ SLIMMING: Final = [
     Mutant(
         "a listener of PostgreSQL that cannot listen fails with the driver's own error",
         "drivers/sql_postgres.py",
-        'connection.execute(f"LISTEN {CHANNEL}")\n        except self.failures as error:',
-        'connection.execute(f"LISTEN {CHANNEL}")\n        except OSError as error:',
+        'connection.execute(f"LISTEN {CHANNEL}")\n            except self.failures as error:',
+        'connection.execute(f"LISTEN {CHANNEL}")\n            except OSError as error:',
         UNIT + "test_sql_errors.py -k connection_is_lost",
     ),
     Mutant(

@@ -153,6 +153,7 @@ def test_while_the_database_is_away_timers_wait_and_redis_goes_on(
             thread.start()
             app.publish(EVENTS, "first")
             eventually(lambda: failed or "first" in seen)
+            eventually(lambda: failed or app.health().state == "serving")
             postgres.kill()
             with pytest.raises(StoreUnavailable, match=str(postgres.port)):
                 app.publish(TIMERS, "during", delay=1)

@@ -1,7 +1,7 @@
 -- How a message of a subject is queued for a group, and for all of a slot's groups.
 local function is_parked(group, subject, due, published)
-  -- Due when it was published: it has never waited.
-  return due > published
+  -- Due when it was published: it has never waited. The clock may have gone back since.
+  return due ~= published
     and (redis.call('ZSCORE', group.waiting, subject) or redis.call('ZSCORE', group.retry, subject))
 end
 
