@@ -13,8 +13,8 @@ LOST: Final = [
     Mutant(
         "the slots of a topic that was deleted take messages, in Redis",
         "stores/redis/topics.py",
-        '    redis.ask_many([(keys.key(slot, "closed"), "SET", _GONE) for slot in numbers])\n',
-        "",
+        '"SET", _GONE, "EX", _GONE_S)',
+        '"GET")',
         conforms("topics", "redis", "knew"),
     ),
     Mutant(

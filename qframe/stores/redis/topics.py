@@ -32,6 +32,8 @@ from qframe.topic import Kind, Topic
 
 _OTHERS: Final = ("claimed", "asleep", "birth", "opened")
 _GONE: Final = b"gone"
+_GONE_S: Final = 30 * 86_400
+"""For how long a slot of a topic that was deleted stays closed."""
 
 
 class RedisTopics(RedisRole, Topics):
@@ -189,13 +191,13 @@ def sweep(redis: Redis, keys: SlotKeys, limit: int, now: str) -> int:
 def delete(redis: Redis, keys: SlotKeys, namespace: str) -> tuple[str | None, bool]:
     """Drops one group, or else all that is left; returns the group, and whether that was all.
 
-    A slot stays closed, for producers that know the topic still.
+    A slot stays closed for 30 days, for producers that know the topic still.
     """
     numbers = keys.numbers[::-1]
     if named := groups.names(redis, keys):
         groups.drop_from(redis, keys, named[0], numbers, anyway=True)
         return named[0], False
-    redis.ask_many([(keys.key(slot, "closed"), "SET", _GONE) for slot in numbers])
+    redis.ask_many([(keys.key(slot, "closed"), "SET", _GONE, "EX", _GONE_S) for slot in numbers])
     # Slots that were split know groups that have gone since.
     left = redis.ask_many([(keys.key(slot, "groups"), "HKEYS") for slot in numbers])
     for name in sorted({b"", *chain.from_iterable(left)}, reverse=True):
