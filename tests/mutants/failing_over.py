@@ -16,9 +16,8 @@ FAILING_OVER: Final = [
     Mutant(
         "no replica is waited for where another slot of the call is closed",
         "stores/redis/publish.py",
-        "        except SlotsClosed:  # other slots have theirs\n"
-        "            self._await_replicas(keys, entries)\n            raise\n",
-        "        except SlotsClosed:\n            raise\n",
+        "            self._await_replicas(keys, entries)\n            raise SlotsClosed",
+        "            raise SlotsClosed",
         REPLICAS + " -k beside_a_closed_slot",
     ),
     Mutant(

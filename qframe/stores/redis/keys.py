@@ -20,6 +20,9 @@ UNCLAIMED = ""
 ELSEWHERE = "timers_db"
 """In place of a topic's kind, where it lies in a database (`qframe.stores.pair`)."""
 
+GONE = b"gone"
+"""Why a slot is closed whose topic was deleted (`scripts/parts/closed.lua`)."""
+
 Argument = bytes | str | int
 
 

@@ -43,13 +43,35 @@ class RedisPublishing(RedisRole, Publishing):
             self._check_rights("producer", keys, entries[0].slot)
         try:
             outcomes = publish(self._redis, keys, entries, self._now())
-        except SlotsClosed:  # other slots have theirs
-            self._await_replicas(keys, entries)
-            raise
+        except SlotsClosed as error:  # other slots have theirs
+            outcomes = self._published_again(keys, entries, error, topic)
         self._await_replicas(keys, entries)
         if topic.growth.step:
             self._check_growth(topic, entries, outcomes)
         return outcomes
+
+    def _published_again(
+        self, keys: SlotKeys, entries: Sequence[Entry], error: SlotsClosed, topic: Topic
+    ) -> list[Outcome]:
+        """Publishes what closed slots have refused, if their topic was deleted and declared anew.
+
+        Raises:
+            SlotsClosed: if some are closed still.
+        """
+        outcomes = [*error.outcomes]
+        refused = [entry for entry, one in zip(entries, outcomes, strict=True) if one is None]
+        if self._reopen(topic, {entry.slot for entry in refused}):
+            try:
+                found: Sequence[Outcome | None] = publish(self._redis, keys, refused, self._now())
+            except SlotsClosed as again:
+                found = again.outcomes
+            rest = iter(found)
+            outcomes = [next(rest) if one is None else one for one in outcomes]
+        known = [one for one in outcomes if one is not None]
+        if len(known) < len(outcomes):
+            self._await_replicas(keys, entries)
+            raise SlotsClosed(self._redis.shown, topic.name, outcomes) from error
+        return known
 
     def _await_replicas(self, keys: SlotKeys, entries: Sequence[Entry]) -> None:
         if self._redis.replicas is not None and entries:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from threading import Event
 from typing import Concatenate, Final, ParamSpec, TypeVar
 
@@ -10,7 +10,7 @@ from qframe.clock import SYSTEM_CLOCK, Clock
 from qframe.drivers.redis import Redis
 from qframe.drivers.scripts import Refused
 from qframe.errors import UnknownTopic
-from qframe.stores.redis.keys import SlotKeys, declared, topics_key
+from qframe.stores.redis.keys import GONE, SlotKeys, declared, topics_key
 from qframe.stores.redis.log_readahead import LogReadahead
 from qframe.stores.redis.rights import is_allowed
 from qframe.stores.types import SlotsClosed
@@ -72,15 +72,32 @@ class RedisRole:
             try:
                 return act(self._redis, keys, *args, **kwargs)
             except Refused as refused:
+                newer = self._read_anew(topic)
                 if until_s is None:
                     until_s = SYSTEM_CLOCK.monotonic_s() + CLOSED_PATIENCE_S
-                newer = self._read_anew(topic)
+                    self._reopen(newer.topic, newer.topic.all_slots)
                 if newer.topic.growth.step <= keys.topic.growth.step:
                     if SYSTEM_CLOCK.monotonic_s() >= until_s:
                         raise SlotsClosed(self._redis.shown, topic.name) from refused
                     self._pause.wait(CLOSED_PAUSE_S)
                     newer = self._read_anew(topic)  # what is to be read may have moved by now
                 keys = newer
+
+    def _reopen(self, topic: Topic, slots: Iterable[int]) -> bool:
+        """Opens slots that were closed when the topic was deleted, if it was declared since.
+
+        Returns:
+            Whether there were any: of a topic of that name, and of the same kind.
+        """
+        found = declared(self._redis, self.namespace, topic.name)
+        if found is None or found.kind is not topic.kind:
+            return False
+        keys = SlotKeys(self.namespace, found)
+        closed = [keys.key(slot, "closed") for slot in set(found.all_slots).intersection(slots)]
+        whys = self._redis.ask_many([(key, "GET") for key in closed])
+        gone = [key for key, why in zip(closed, whys, strict=True) if why == GONE]
+        self._redis.ask_many([(key, "SET", f"kind {found.kind}") for key in gone])
+        return bool(gone)
 
     def _call_once(
         self,

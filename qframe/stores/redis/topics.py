@@ -16,6 +16,7 @@ from qframe.stores.redis import groups
 from qframe.stores.redis.audit import OF_SLOT
 from qframe.stores.redis.keys import (
     ELSEWHERE,
+    GONE,
     SlotKeys,
     declared,
     elsewhere,
@@ -31,7 +32,6 @@ from qframe.stores.topic_options import TopicOptions
 from qframe.topic import Kind, Topic
 
 _OTHERS: Final = ("claimed", "asleep", "birth", "opened")
-_GONE: Final = b"gone"
 _GONE_S: Final = 30 * 86_400
 """For how long a slot of a topic that was deleted stays closed."""
 
@@ -102,8 +102,6 @@ def declare(redis: Redis, namespace: str, topic: Topic, kind: str = "") -> Topic
 
     Returns the topic, as far grown as it is.
     """
-    if not kind:
-        _reopen(redis, namespace, topic)
     identity = identity_of(topic, kind)
     words = (topic.name, identity, TopicOptions.of(topic).to_json())
     is_done, stands = redis.one(Call(of("declare"), topics_key(namespace), words))
@@ -120,22 +118,6 @@ def declare(redis: Redis, namespace: str, topic: Topic, kind: str = "") -> Topic
         kinds = [str(Kind.DELAY) if each == ELSEWHERE else each for each in (known, kind)]
         raise TopicMismatch(topic.name, "kind", *kinds)
     raise TopicMismatch(topic.name, "slots", slots, topic.slots)
-
-
-def _reopen(redis: Redis, namespace: str, topic: Topic) -> None:
-    """Opens the slots of a topic that was deleted and is declared anew, for what is of its kind.
-
-    It does so before that: were it interrupted, whoever declares it next would do it again.
-    """
-    if redis.ask(topics_key(namespace), "HGET", topic.name) is not None:
-        return
-    keys = SlotKeys(namespace, topic)
-    closed = [keys.key(slot, "closed") for slot in keys.topic.all_slots]
-    whys = redis.ask_many([(key, "GET") for key in closed])
-    redis.ask_many([
-        (key, "SET", f"kind {topic.kind}")
-        for key, why in zip(closed, whys, strict=True) if why == _GONE
-    ])  # fmt: skip
 
 
 def _is_here(name: str) -> BadOption:
@@ -197,13 +179,26 @@ def delete(redis: Redis, keys: SlotKeys, namespace: str) -> tuple[str | None, bo
     if named := groups.names(redis, keys):
         groups.drop_from(redis, keys, named[0], numbers, anyway=True)
         return named[0], False
-    redis.ask_many([(keys.key(slot, "closed"), "SET", _GONE, "EX", _GONE_S) for slot in numbers])
+    _close(redis, keys, numbers)
     # Slots that were split know groups that have gone since.
     left = redis.ask_many([(keys.key(slot, "groups"), "HKEYS") for slot in numbers])
     for name in sorted({b"", *chain.from_iterable(left)}, reverse=True):
         groups.drop_from(redis, keys, name.decode(), numbers, anyway=True)
+    _empty(redis, keys, numbers)
+    redis.ask(topics_key(namespace), "HDEL", keys.topic.name)
+    # Whoever found it declared still, and its slots closed, has opened them meanwhile.
+    if redis.ask(topics_key(namespace), "HGET", keys.topic.name) is None:
+        _close(redis, keys, numbers)
+        _empty(redis, keys, numbers)
+    return None, True
+
+
+def _close(redis: Redis, keys: SlotKeys, numbers: Sequence[int]) -> None:
+    closed = [keys.key(slot, "closed") for slot in numbers]
+    redis.ask_many([(key, "SET", GONE, "EX", _GONE_S) for key in closed])
+
+
+def _empty(redis: Redis, keys: SlotKeys, numbers: Sequence[int]) -> None:
     for slot in numbers:
         first, *others = [keys.key(slot, name) for name in (*OF_SLOT, *_OTHERS)]
         redis.ask(first, "UNLINK", *others)
-    redis.ask(topics_key(namespace), "HDEL", keys.topic.name)
-    return None, True
