@@ -27,8 +27,8 @@ Snapshot = dict[bytes, bytes]
 class Refusing:
     """A server with a user of whom single rights are taken while scripts are tried.
 
-    The first call of each script is tried, and the second, the fourth, the eighth and so on: late
-    ones find much in their slot.
+    Of each test the first call of each script is tried, and the second, the fourth, the eighth and
+    so on: late ones find much in their slot.
 
     Args:
         server: the server.
@@ -38,14 +38,12 @@ class Refusing:
         admin: a client that may all.
         refused: how often each script was refused for the lack of each command.
         went: how often it was not, since it did nothing there that needs the command.
-        calls: how often each script was called.
     """
 
     def __init__(self, server: RedisServer) -> None:
         self.url = f"redis://{USER}:secret@127.0.0.1:{server.port}"
         self.refused: Counter[tuple[str, str]] = Counter()
         self.went: Counter[tuple[str, str]] = Counter()
-        self.calls: Counter[str] = Counter()
         self.admin: redis.Redis = server.client()
         self.admin.execute_command(
             "ACL", "SETUSER", USER, "on", ">secret", "~qf:*", "&qf:bell:*", "+@all"
@@ -56,11 +54,11 @@ class Refusing:
     @contextmanager
     def watching(self) -> Iterator[None]:
         """Tries what is called from here on."""
-        packed = Call.packed
+        packed, calls = Call.packed, Counter[str]()
 
         def tried(call: Call, known: bool) -> bytes:
-            self.calls[call.script.name] += 1
-            number = self.calls[call.script.name]
+            calls[call.script.name] += 1
+            number = calls[call.script.name]
             if known and number & (number - 1) == 0:
                 self._try(call)
             return packed(call, known)

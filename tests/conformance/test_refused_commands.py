@@ -66,6 +66,16 @@ def test_the_life_of_a_topic(kind: Kind, refusing: Refusing) -> None:
             drawing_of(is_stream).lead_once(machine, lives_of(is_stream)[:LIVES])
 
 
+@pytest.mark.parametrize("kind", tuple(Kind))
+def test_publishes_that_are_due_now(bench: Bench, kind: str) -> None:
+    topic = bench.topic(kind, "g")
+    for number in range(9):
+        bench.publish(topic, number, f"k{number % 4}")
+        if number in (3, 7):  # the next one meets keys that wait for a retry, and wakes a sleeper
+            bench.retry(topic, *bench.got(topic), delay_ms=60_000)
+            bench.got(topic)
+
+
 @pytest.mark.parametrize("kind", ["stream", "ordered", "delay"])
 def test_dead_letters_and_what_is_done_by_hand(bench: Bench, kind: str) -> None:
     store, topic = bench.store, bench.topic(kind, "g", history="1d")
