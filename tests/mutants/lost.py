@@ -22,21 +22,14 @@ LOST: Final = [
         "stores/redis/publish.py",
         "if self._reopen(topic, {entry.slot for entry in refused}):",
         "if False:",
-        conforms("topics", "redis", "knew"),
-    ),
-    Mutant(
-        "slots are opened for whoever means a topic of another kind, in Redis",
-        "stores/redis/role.py",
-        "if found is None or found.kind is not topic.kind:",
-        "if found is None:",
-        conforms("topics", "redis", "knew"),
+        DELETED,
     ),
     Mutant(
         "a slot that was opened while its topic was deleted stays open, in Redis",
         "stores/redis/topics.py",
         '    if redis.ask(topics_key(namespace), "HGET", keys.topic.name) is None:\n',
         "    if False:\n",
-        "tests/interleaving/test_interleaving.py -k 'redis and contend'",
+        DELETED,
     ),
     Mutant(
         "a stream's message comes into a topic of another kind, in Redis",

@@ -86,11 +86,10 @@ class RedisRole:
     def _reopen(self, topic: Topic, slots: Iterable[int]) -> bool:
         """Opens slots that were closed when the topic was deleted, if it was declared since.
 
-        Returns:
-            Whether there were any: of a topic of that name, and of the same kind.
+        They take what is of its kind then. Returns whether there were any.
         """
         found = declared(self._redis, self.namespace, topic.name)
-        if found is None or found.kind is not topic.kind:
+        if found is None:
             return False
         keys = SlotKeys(self.namespace, found)
         closed = [keys.key(slot, "closed") for slot in set(found.all_slots).intersection(slots)]

@@ -180,10 +180,6 @@ def delete(redis: Redis, keys: SlotKeys, namespace: str) -> tuple[str | None, bo
         groups.drop_from(redis, keys, named[0], numbers, anyway=True)
         return named[0], False
     _close(redis, keys, numbers)
-    # Slots that were split know groups that have gone since.
-    left = redis.ask_many([(keys.key(slot, "groups"), "HKEYS") for slot in numbers])
-    for name in sorted({b"", *chain.from_iterable(left)}, reverse=True):
-        groups.drop_from(redis, keys, name.decode(), numbers, anyway=True)
     _empty(redis, keys, numbers)
     redis.ask(topics_key(namespace), "HDEL", keys.topic.name)
     # Whoever found it declared still, and its slots closed, has opened them meanwhile.
@@ -199,6 +195,10 @@ def _close(redis: Redis, keys: SlotKeys, numbers: Sequence[int]) -> None:
 
 
 def _empty(redis: Redis, keys: SlotKeys, numbers: Sequence[int]) -> None:
+    # Slots that were split know groups that have gone since.
+    left = redis.ask_many([(keys.key(slot, "groups"), "HKEYS") for slot in numbers])
+    for name in sorted({b"", *chain.from_iterable(left)}, reverse=True):
+        groups.drop_from(redis, keys, name.decode(), numbers, anyway=True)
     for slot in numbers:
         first, *others = [keys.key(slot, name) for name in (*OF_SLOT, *_OTHERS)]
         redis.ask(first, "UNLINK", *others)

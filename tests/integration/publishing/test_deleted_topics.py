@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from servers import RedisServer
 
 from qframe import Outgoing, QFrame, Topic, TopicMismatch, UnknownTopic
+from qframe.stores.redis import topics
 
 pytestmark = [pytest.mark.gate, pytest.mark.promise(1)]
 
@@ -83,3 +85,35 @@ def test_who_means_another_kind_is_told_and_nothing_is_stored(
     assert count(operator, anew) == 0
     assert operator.publish(anew, 2).outcome == "stored"
     assert operator.admin.verify() == []
+
+
+def test_a_topic_that_is_declared_anew_takes_messages_before_it_has_a_group(
+    apps: tuple[QFrame, QFrame],
+) -> None:
+    producer, operator = apps
+    producer.publish(ORDERS, 0, key="a")
+    delete(operator)
+    operator.store.declare(ORDERS)
+    assert operator.publish(ORDERS, 1, key="a").outcome == "stored"
+    assert count(operator, ORDERS) == 1
+
+
+def test_what_comes_between_the_steps_of_a_deletion_leaves_no_slot_open(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its topic is declared still, so whoever finds its slots closed opens them."""
+    with RedisServer(tmp_path) as server, QFrame(server.url) as producer, QFrame(server.url) as own:
+        producer.publish(ORDERS, 0, key="a")
+        empty, outcomes = topics._empty, list[str]()
+
+        def empty_and_wait(*given: Any) -> None:
+            empty(*given)
+            if not outcomes:
+                outcomes.append(producer.publish(ORDERS, 1, key="a").outcome)
+
+        monkeypatch.setattr(topics, "_empty", empty_and_wait)
+        delete(own)
+        assert outcomes == ["stored"]
+        left = server.call("KEYS", "qf:{qframe:orders:*")
+        assert {key.rpartition(b":")[2] for key in left} == {b"closed"}
+        assert {server.call("GET", key) for key in left} == {b"gone"}
