@@ -75,7 +75,7 @@ class OutboxBinding:
         self.is_elsewhere = False
 
     def confirm(self, engine: Engine, *, anew: bool) -> None:
-        """Sees that the outbox belongs to this store; binds it if it belongs to none yet.
+        """Checks that the outbox belongs to this store, and binds it if it belongs to none yet.
 
         A store that had the mark in this process and has lost it was flushed: it gets it again, as
         its topics are declared again by workers that run.

@@ -96,9 +96,8 @@ class TopicCatalog:
             BadTopic: if it is not a topic, or its name is one that qframe keeps for itself.
             TopicMismatch: if it was declared with another kind, or has never had so many slots.
         """
-        _checked(topic)
         with self._guard:
-            self._given.pop(topic.name, None)  # it may have been deleted since
+            self._given.pop(_checked(topic).name, None)  # it may be gone
             return self._declared(topic)
 
     def declare_again(self, topic: Topic) -> Topic:

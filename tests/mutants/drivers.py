@@ -278,7 +278,7 @@ DRIVERS: Final = [
     Mutant(
         "a log is read ahead by as many entries as there may be",
         "stores/redis/log_readahead.py",
-        "min(MOST_ENTRIES, -(-(stop - end) // kept.size))",
+        "min(MOST_ENTRIES, -(-missing // size))",
         "MOST_ENTRIES",
         READAHEAD,
     ),

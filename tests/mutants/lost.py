@@ -55,7 +55,7 @@ LOST: Final = [
     Mutant(
         "a topic that was deleted is not declared a second time",
         "producing/catalog.py",
-        "            self._given.pop(topic.name, None)  # it may have been deleted since\n",
+        "            self._given.pop(_checked(topic).name, None)  # it may be gone\n",
         "",
         DELETED,
     ),

@@ -20,7 +20,7 @@ MESSAGES_FOR_EACH: Final = 16  # which the last pull had, for one more of them
 
 
 class Turns:
-    """Who is next, by number: those whom it can choose from may be others each time.
+    """Takes turns among numbers, also where others can be chosen from each time.
 
     Args:
         first: the number at which it begins.
@@ -274,7 +274,7 @@ def _line_ends(deliveries: list[Delivery], slots: int) -> dict[int, int]:
 
 
 def _busier_than_quiet(asks: list[PullRequest], pulled: PullResult) -> list[int]:
-    """The slots that had more than a quiet one has."""
+    """The slots that had more messages than a quiet slot has."""
     if len(pulled.deliveries) <= QUIET:
         return []
     got = _by_slot(asks, pulled.deliveries)

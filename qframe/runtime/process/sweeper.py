@@ -30,11 +30,11 @@ DEEP_S: Final = 300.0
 
 
 class Sweeper(Service):
-    """Sweeps the topics of a worker every 30 s, in steps of 500 rows, by turns, until all is done.
+    """Sweeps the topics of a worker every 30 s, until nothing is left to remove.
 
-    After each step it rests nine times as long as that took. While it finds nothing it sweeps less
-    and less often, down to every 8 minutes. Every 10 s it looks whether a topic grows whose process
-    has ended before that was done.
+    Topics take turns, in steps of 500 rows, and it rests nine times as long as each step took.
+    While it finds nothing it sweeps less and less often, down to every 8 minutes. Every 10 s it
+    looks whether a topic grows whose process has ended before that was done.
 
     Args:
         topics: the worker's.

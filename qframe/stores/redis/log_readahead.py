@@ -110,7 +110,7 @@ class LogReadahead:
         if missing <= 0:
             return None
         key = keys.key(ask.slot, "log")
-        return _from(key, kept.end, min(MOST_ENTRIES, -(-missing // kept.size)))
+        return _from(key, kept.end, missing, kept.size)
 
     def read(
         self,
@@ -165,7 +165,7 @@ class LogReadahead:
         size = self._sizes.get(keys.topic.name, FIRST_GUESS)
         with suppress(StoreUnavailable):
             asked = [
-                _from(keys.key(slot, "log"), start, min(MOST_ENTRIES, -(-(stop - start) // size)))
+                _from(keys.key(slot, "log"), start, stop - start, size)
                 for slot, _, start, stop in unread
             ]
             for (slot, epoch, start, _), found in zip(
@@ -209,14 +209,14 @@ class LogReadahead:
         """Reads on as far as an offset, and takes what stands before it."""
         key = keys.key(slot, "log")
         while (end := kept.end) < stop:
-            most = min(MOST_ENTRIES, -(-(stop - end) // kept.size))
-            kept.add(slot, self._redis.one(_from(key, end, most)))
+            kept.add(slot, self._redis.one(_from(key, end, stop - end, kept.size)))
             if kept.end == end:
                 kept.lacks(stop)
         self._sizes[keys.topic.name] = kept.size
         return kept.take(stop)
 
 
-def _from(log: bytes, offset: int, most: int) -> Command:
-    """The command that reads entries which begin at an offset or behind it."""
+def _from(log: bytes, offset: int, missing: int, size: int) -> Command:
+    """The command that reads so many messages from an offset on, by how many an entry holds."""
+    most = min(MOST_ENTRIES, -(-missing // size))
     return Command(log, ("XRANGE", log, f"{offset}-0", "+", "COUNT", most))
