@@ -261,6 +261,13 @@ DRIVERS: Final = [
         UNIT + "test_ask_planner.py",
     ),
     Mutant(
+        "a look takes slots for looked at that were asked before it",
+        "runtime/feed/pull_loop.py",
+        "            self._is_asked_to_look = False\n            planner.look_everywhere()\n",
+        "            self._is_asked_to_look = False\n",
+        UNIT + "test_pull_steps.py",
+    ),
+    Mutant(
         "turns begin with the first slot each time",
         "runtime/feed/ask_planner.py",
         "self._first = taken[-1 if len(taken) < len(numbers) else 0] + 1",

@@ -102,7 +102,9 @@ class Line:
             self.context, store=store, bell=self, slots=cast("Slots", self), receiver=self,
             in_flight=self.in_flight, flow=self.flow,
         )  # fmt: skip
-        self.loop._planner._turn = 0
+        planner = self.loop._planner
+        for turns in (planner._turns, planner._deep_turns, planner._drained_turns):
+            turns._first = 0
         self.loop.run()
         assert not self.store.waits
 

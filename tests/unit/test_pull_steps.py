@@ -298,3 +298,24 @@ def test_the_store_may_keep_a_part_of_the_bytes_and_what_it_keeps_takes_room() -
     line.run()
     assert terms_seen[0].ahead_bytes == line.in_flight.most_ahead_bytes > 0
     assert line.in_flight.ahead_bytes == 77
+
+
+@pytest.mark.promise(1)
+def test_a_look_sees_what_came_before_it_into_a_slot_that_was_asked_already() -> None:
+    """The slots that were left were asked, and a client was told that nothing is there."""
+    line = Line("delay", slots=3, room=2)
+    first: list[int] = []
+    pull = line.model.pull
+
+    def look(topic: Topic, group: str, asks: list[PullRequest], terms: PullTerms) -> PullResult:
+        pulled = pull(topic, group, asks, terms)
+        if not first:
+            line.publish(asks[-1].slot, 7)
+            first.append(line.loop.look())
+        return pulled
+
+    line.model.pull = look  # type: ignore[method-assign, assignment]
+    seen: list[tuple[bool, list[int]]] = []
+    line.run(lambda: seen.append((line.loop.looked >= first[0], line.bodies)))
+    assert seen[0] in [(True, [7]), (False, [])]
+    assert line.bodies == [7]

@@ -116,8 +116,8 @@ class PullLoop(SteppedService):
         Returns:
             The number of the first pull that begins after this call.
         """
+        self._is_asked_to_look = True  # first: a pull that begins meanwhile looks, or is too early
         first = self._begun + 1
-        self._is_asked_to_look = True
         self._bell.ring()
         return first
 
@@ -156,6 +156,9 @@ class PullLoop(SteppedService):
             self._unknown = None
         planner, unanswered = self._planner, self._unanswered
         if unanswered.revoke():
+            planner.look_everywhere()
+        if self._is_asked_to_look:
+            self._is_asked_to_look = False
             planner.look_everywhere()
         planner.own(self._slots.open())
         if unanswered.end_standing(planner.owned):
