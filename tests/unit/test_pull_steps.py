@@ -303,7 +303,8 @@ def test_the_store_may_keep_a_part_of_the_bytes_and_what_it_keeps_takes_room() -
 @pytest.mark.promise(1)
 def test_a_look_sees_what_came_before_it_into_a_slot_that_was_asked_already() -> None:
     """The slots that were left were asked, and a client was told that nothing is there."""
-    line = Line("delay", slots=3, room=2)
+    line = Line("delay", slots=4, room=2)
+    line.epochs = dict.fromkeys(range(3), FIRST)
     first: list[int] = []
     pull = line.model.pull
 
