@@ -8,6 +8,7 @@ from typing import Any, Final
 
 import msgspec
 
+from qframe.admin.rounds import LOOK_UP_S, Rounds
 from qframe.codec import decode_body, tags_of
 from qframe.errors import BadOption
 from qframe.stores.base import Searching
@@ -18,7 +19,11 @@ SEARCHED: Final = ("waiting", "todo", "doing", "dead", "settled", "held")
 LOOK: Final = 20_000
 """How many messages a search looks at by default."""
 
+TOPIC_COSTS: Final = 100
+"""As how many messages a whole topic counts at least in what is looked at, though it has none."""
+
 _PAGE: Final = 500
+_LOOKED_UP: Final = "@"
 _REMEDY: Final = "give the place as it was printed, and the same topics"
 
 
@@ -75,7 +80,8 @@ class Hits:
     Attributes:
         records: the messages, one for each group that has it.
         looked: how many messages were looked at.
-        place: where to go on; None where all was looked at.
+        place: where to go on; None where all was looked at. `@orders` where time was too short to
+            look it up in the topics behind `orders`.
         has_more: whether an index leads to more than were asked for.
         unread: the streams that were not looked at, as no index of theirs leads to a key, and one
             of another topic has led to messages.
@@ -108,29 +114,43 @@ def searched(
         look: how many messages to look at.
     """
     sought = Sought(id=query.id, key=query.key)
-    if place is None:
-        indexed = [topic for topic in topics if _is_indexed(topic, query)]
-        found = [one for topic in indexed for one in store.find(topic, sought, limit + 1).records]
+    if place is None or place.startswith(_LOOKED_UP):
+        past = (place or "").removeprefix(_LOOKED_UP)
+        indexed = [each for each in topics if each.name > past and _is_indexed(each, query)]
+        pages = Rounds[list[Record]](seconds=LOOK_UP_S).look(
+            indexed, lambda topic: store.find(topic, sought, limit + 1).records
+        )
+        found = [record for page in pages for record in page]
         fitting = [record for record in found if query.fits(record)]
-        if fitting:
+        is_cut = len(pages) < len(indexed)
+        if fitting or is_cut:
             unread = [topic.name for topic in topics if not _is_indexed(topic, query)]
-            return Hits(fitting[:limit], 0, None, has_more=len(found) > limit, unread=unread)
+            place = place_behind(indexed[len(pages) - 1].name) if is_cut else None
+            return Hits(fitting[:limit], 0, place, has_more=len(found) > limit, unread=unread)
+        place = None
     name, behind = (topics[0].name, None) if place is None else _read_place(place)
     hits: list[Record] = []
-    looked, size = 0, limit  # where all fits, one page is enough; where little does, pages grow
+    looked, cost = 0, 0
+    size = limit  # where all fits, one page is enough; where little does, pages grow
     for topic in topics:
         if topic.name < name:
             continue
         within, more = (behind, True) if topic.name == name else (None, True)
         while more:
-            if looked >= look or len(hits) >= limit:
+            if cost >= look or len(hits) >= limit:
                 return Hits(hits, looked, f"{topic.name}:{within or ''}")
-            page = store.scan(topic, within, min(size, _PAGE, look - looked), sought)
+            page = store.scan(topic, within, min(size, _PAGE, look - cost), sought)
             size *= 2
-            looked += max(1, page.looked)
+            looked += page.looked
+            cost += max(TOPIC_COSTS if page.place is None else 1, page.looked)
             hits += [record for record in page.records if query.fits(record)]
             within, more = page.place, page.place is not None
     return Hits(hits, looked, None)
+
+
+def place_behind(name: str) -> str:
+    """The place of a search that has looked a message up in all topics up to one."""
+    return f"{_LOOKED_UP}{name}"
 
 
 def _is_indexed(topic: Topic, query: Query) -> bool:

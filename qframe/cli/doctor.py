@@ -8,7 +8,7 @@ import msgspec
 import typer
 from rich.text import Text
 
-from qframe.cli.flags import AsJson
+from qframe.cli.flags import After, AsJson
 from qframe.cli.output import say, say_json, table
 from qframe.cli.target import Target, coordinated
 from qframe.clock import SYSTEM_CLOCK
@@ -22,16 +22,18 @@ def doctor(
     strict: Annotated[
         bool, typer.Option("--strict", help="Exit with 1 for warnings too, not only for errors.")
     ] = False,
+    after: After = "",
     as_json: AsJson = False,
 ) -> None:
     """Examines an installation, and changes nothing.
 
-    It looks at settings, store, topics and coordinator, and names a remedy for each finding. Exits
-    with 1 if an error is found.
+    It looks at settings, store, topics and coordinator, and names a remedy for each finding. Groups
+    are examined for a second, topic by topic; where some are left, it says how to go on. Exits with
+    1 if an error is found.
     """
     from qframe.doctor.examine import examine  # no other command pays for loading all stores
 
-    found = examine(target.settings(), SYSTEM_CLOCK)
+    found = examine(target.settings(), SYSTEM_CLOCK, after)
     if as_json:
         say_json(msgspec.to_builtins(found))
     else:

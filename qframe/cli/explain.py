@@ -113,7 +113,10 @@ def say_explanation(each: Explanation) -> None:
         until = moment(each.duplicate_until_ms)
         say(f"  publishing this id again would be a duplicate of it until {until}")
     if each.place is not None:
-        say(f"  looked at {each.looked} messages; go on: qframe search {each.topic}"
+        of_topic = f" {each.topic}" if each.topic else ""
+        named = {"--id": each.id, "--key": each.key}
+        given = "".join(f" {flag} {quote(text)}" for flag, text in named.items() if text)
+        say(f"  looked at {each.looked} messages; go on: qframe search{of_topic}{given}"
             f" --from {each.place}")  # fmt: skip
     if each.record is not None:
         say_facts(each.record)

@@ -38,6 +38,9 @@ Config = Annotated[
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
 Everything = Annotated[bool, typer.Option("--all", help="Include qframe's own topics.")]
+After = Annotated[
+    str, typer.Option("--from", metavar="TOPIC", help="Go on behind this topic, as was printed.")
+]
 Watch = Annotated[bool, typer.Option("--watch", help="Refresh every second, until Ctrl-C.")]
 Limit = Annotated[
     int, typer.Option("--limit", min=1, max=100_000, metavar="N", help="At most this many.")

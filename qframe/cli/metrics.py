@@ -73,7 +73,7 @@ def metrics(
     with target.opened() as app:
         outboxes = [CountedOutbox(outbox, app.store) for each in apps for outbox in each.outboxes]
         numbers = StoreNumbers(
-            app.store, app.admin, outboxes=outboxes, clock=SYSTEM_CLOCK,
+            app.store, outboxes=outboxes, clock=SYSTEM_CLOCK,
             roster=lambda topic, group: app.coordinator.roster(topic, group),
         )  # fmt: skip
         registry = registry_of(FamilyCollector(numbers.families))

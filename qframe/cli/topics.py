@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
+from math import inf
 from typing import Annotated, Any, Final, cast
 
 import msgspec
@@ -10,9 +12,10 @@ import typer
 from rich.console import RenderableType
 from rich.text import Text
 
-from qframe.admin.totals import TopicTotals, Totals
+from qframe.admin.rounds import ROUND_S, Rounds
+from qframe.admin.totals import TopicTotals, Totals, totals_in
 from qframe.cli.commands import TopicCommands
-from qframe.cli.flags import AsJson, Everything, TopicName, Watch
+from qframe.cli.flags import After, AsJson, Everything, TopicName, Watch
 from qframe.cli.output import drawn_table, say
 from qframe.cli.resize import resize
 from qframe.cli.target import Target, targeted
@@ -20,6 +23,7 @@ from qframe.cli.times import duration_of
 from qframe.cli.tune import in_words, marked
 from qframe.cli.watch import View
 from qframe.cli.watch import show as show_again
+from qframe.clock import SYSTEM_CLOCK
 from qframe.stores.base import Store
 from qframe.topic import Kind, KindName, SubjectRule, Topic, is_internal
 
@@ -39,19 +43,30 @@ def list_topics(
     target: Target,
     context: typer.Context,
     everything: Everything = False,
+    after: After = "",
     watch: Watch = False,
     as_json: AsJson = False,
 ) -> None:
-    """Lists all topics, and where their messages stand for each group."""
+    """Lists all topics, and where their messages stand for each group.
+
+    It counts for a second, and says how to go on where that was too short; with --json it counts
+    all.
+    """
     if context.invoked_subcommand is not None:
         target.settings()
         return
     with target.opened() as app:
+        rounds = Rounds[TopicTotals](SYSTEM_CLOCK, inf if as_json else ROUND_S)
 
         def look() -> View:
-            found = app.admin.topics()
+            declared = [topic for topic in app.store.topics() if topic.name > after]
+            found = rounds.look(declared, partial(totals_in, app.store))
             shown = [topic for topic in found if everything or not is_internal(topic.name)]
-            return View([_as_json(topic) for topic in found], _drawn_topics(shown, app.store))
+            drawn = _drawn_topics(shown, app.store)
+            if left := len(declared) - len(found):
+                next_ones = "" if watch else f"; go on: qframe topics --from {found[-1].name}"
+                drawn.append(Text(f"{left} more topics were not counted yet{next_ones}"))
+            return View([_as_json(topic) for topic in found], drawn)
 
         show_again(look, as_json=as_json, watch=watch)
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import platform
 from collections.abc import Iterator
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import Final
 
+from qframe.admin.rounds import Rounds
 from qframe.admin.totals import totals_in
 from qframe.clock import Clock
 from qframe.coordination.lease import LeaseCoordinator
@@ -39,18 +41,20 @@ class _Examiner:
     Args:
         settings: the settings to examine.
         clock: this machine's clock.
+        after: the name of the topic behind which those are whose groups are examined.
     """
 
-    def __init__(self, settings: Settings, clock: Clock) -> None:
+    def __init__(self, settings: Settings, clock: Clock, after: str) -> None:
         self._settings = settings
+        self._after = after
         self._clock = clock
-        self.findings: list[Finding] = []
+        self.findings: dict[Finding, None] = {}
         self.versions = {"python": platform.python_version(), "qframe": version("qframe")}
 
     def note(self, found: Finding | None) -> None:
         """Keeps a finding, once."""
-        if found is not None and found not in self.findings:
-            self.findings.append(found)
+        if found is not None:
+            self.findings[found] = None
 
     def examine(self) -> None:
         """Looks at the store, its topics, and the coordinator."""
@@ -139,16 +143,24 @@ class _Examiner:
             timers_db=settings.timers_db,
         )  # fmt: skip
         try:
-            for topic in store.topics():
+            everything = store.topics()
+            for topic in everything:
                 for check in topic_checks.TOPIC_CHECKS:
                     self.note(check(topic))
-                for facts in self._groups(store, topic):
-                    for check_group in topic_checks.GROUP_CHECKS:
-                        self.note(check_group(facts))
-                    if topic.name == SCHEDULES.name:
-                        self.note(topic_checks.leader(facts, next_due_ms(store)))
+            topics = [topic for topic in everything if topic.name > self._after]
+            looked = Rounds[str](self._clock).look(topics, partial(self._topic, store))
+            self.note(topic_checks.left_out(looked, len(topics)))
         finally:
             store.close()
+
+    def _topic(self, store: Store, topic: Topic) -> str:
+        """Checks the groups of a topic; returns its name."""
+        for facts in self._groups(store, topic):
+            for check_group in topic_checks.GROUP_CHECKS:
+                self.note(check_group(facts))
+            if topic.name == SCHEDULES.name:
+                self.note(topic_checks.leader(facts, next_due_ms(store)))
+        return topic.name
 
     def _groups(self, store: Store, topic: Topic) -> Iterator[topic_checks.GroupFacts]:
         """The facts of each group; workers count only where the store itself has the rosters."""
@@ -198,9 +210,13 @@ def _damage(topic: Topic, group: str, why: str) -> Finding:
     )  # fmt: skip
 
 
-def examine(settings: Settings, clock: Clock) -> Examination:
-    """Examines what settings name; changes nothing, and raises nothing for what is wrong there."""
-    examiner = _Examiner(settings, clock)
+def examine(settings: Settings, clock: Clock, after: str = "") -> Examination:
+    """Examines what settings name; changes nothing, and raises nothing for what is wrong there.
+
+    Groups are examined for a second, those of topics whose names come after `after`; a note says
+    where that was too short.
+    """
+    examiner = _Examiner(settings, clock, after)
     examiner.examine()
     findings = sorted(examiner.findings, key=lambda each: _LEVELS.index(each.level))
     facts = [

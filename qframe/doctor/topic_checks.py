@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final
 
 import msgspec
@@ -50,6 +50,18 @@ def growth(topic: Topic) -> Finding | None:
         remedy="wait: a slot is split once what runs in it has ended (qframe workers "
         f"{topic.name} --stacks); if it stands still: qframe topics resize {topic.name} "
         f"--slots {target}",
+    )  # fmt: skip
+
+
+def left_out(looked: Sequence[str], total: int) -> Finding | None:
+    """The groups of all topics are examined, as there was time for."""
+    if len(looked) == total:
+        return None
+    return Finding(
+        check="topics", level="note",
+        what=f"the groups of {len(looked)} topics were examined in the order of their names, up "
+        f"to {looked[-1]}; {total - len(looked)} topics are left",
+        remedy=f"go on: qframe doctor --from {looked[-1]}",
     )  # fmt: skip
 
 

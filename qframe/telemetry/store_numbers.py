@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, Final, NamedTuple, Protocol
 
-from qframe.admin.admin import Admin
-from qframe.admin.totals import Totals
+from qframe.admin.rounds import Rounds
+from qframe.admin.totals import Totals, totals_in
 from qframe.clock import Clock
 from qframe.errors import StoreDamaged, StoreUnavailable
 from qframe.roster import Roster
@@ -46,15 +47,32 @@ class _GroupNumbers(NamedTuple):
     now_ms: int
 
 
+class _TopicNumbers(NamedTuple):
+    """A topic at one look.
+
+    Attributes:
+        at_s: when it was looked at, by the clock that only moves forward.
+        groups: the numbers of its groups.
+        damaged: the groups that cannot be counted.
+        timers: how many timers fall due within each time; empty where it has none.
+    """
+
+    at_s: float
+    groups: list[_GroupNumbers]
+    damaged: list[tuple[str, str]]
+    timers: list[tuple[tuple[str, str], float]]
+
+
 class StoreNumbers:
     """Reads the numbers of a store, at most every 5 s, however often somebody asks.
 
     Of more than 1,000 groups the first 1,000 are shown, by topic and name; and of timers up to
-    1,000 for each topic are counted. Of a group that is damaged only that is told.
+    1,000 for each topic are counted. Of a group that is damaged only that is told. A look takes a
+    second: where that is too short for all topics, the next one goes on, and the numbers of the
+    others are those of an earlier look (`qframe_oldest_look_seconds`).
 
     Args:
         store: the store.
-        admin: counts there.
         roster: returns the members of a topic's group.
         outboxes: the outboxes that are counted too.
         clock: tells how fresh they are, and the time beside that of the store.
@@ -63,20 +81,19 @@ class StoreNumbers:
     def __init__(
         self,
         store: Store,
-        admin: Admin,
         *,
         roster: Callable[[Topic, str], Roster],
         outboxes: Sequence[OutboxNumbers] = (),
         clock: Clock,
     ) -> None:
         self._store = store
-        self._admin = admin
         self._roster = roster
         self._outboxes = outboxes
         self._clock = clock
         self._guard = threading.Lock()
         self._read_at_s: float | None = None
         self._families: list[Family] = []
+        self._rounds = Rounds[_TopicNumbers](clock)
 
     def families(self) -> list[Family]:
         """All numbers; where the store is away, only that it is."""
@@ -97,7 +114,10 @@ class StoreNumbers:
 
     def _of_store(self) -> list[Family]:
         time_of = times_of(self._store)
-        groups, damaged, left_out = self._groups(time_of)
+        seen, left_out = self._looked(time_of)
+        groups = [one for each in seen for one in each.groups][:MOST_GROUPS]
+        damaged = [where for each in seen for where in each.damaged]
+        oldest_s = min((each.at_s for each in seen), default=self._clock.monotonic_s())
         now_ms = self._store.now_ms()
         skew_s = (self._clock.now_ms() - now_ms) / 1000
 
@@ -135,7 +155,11 @@ class StoreNumbers:
                 [*(((one.topic, one.totals.group), 0) for one in groups),
                  *((where, 1) for where in damaged)],
             ),
-            self._timers(time_of),
+            _gauge(
+                "qframe_timers_due_within",
+                "Timers and retries that fall due within that time; 1,000 stands for more too.",
+                ("topic", "within"), [value for each in seen for value in each.timers],
+            ),
             _gauge(
                 "qframe_schedule_overdue_seconds",
                 "How late the latest schedule is that nobody has looked at; 0 if none is.", (),
@@ -146,38 +170,54 @@ class StoreNumbers:
                 [((), skew_s)],
             ),
             _gauge(
-                "qframe_groups_left_out", "Groups that are not shown, since there are too many.",
+                "qframe_groups_left_out",
+                "Groups that are not shown, since there are too many or nobody has looked yet; a "
+                "topic that was not looked at counts as one.",
                 (), [((), left_out)],
+            ),
+            _gauge(
+                "qframe_oldest_look_seconds",
+                "How old the oldest numbers of a topic are: a look takes a second, and the next "
+                "one goes on.",
+                (), [((), self._clock.monotonic_s() - oldest_s)],
             ),
         ]  # fmt: skip
 
-    def _groups(
-        self, time_of: Callable[[Topic], int]
-    ) -> tuple[list[_GroupNumbers], list[tuple[str, str]], int]:
-        """The numbers of groups, the names of those that are damaged, and how many are left out."""
-        found: list[_GroupNumbers] = []
-        damaged: list[tuple[str, str]] = []
-        left_out = 0
-        topics = {topic.name: topic for topic in self._store.topics()}
-        for topic in self._admin.topics():
-            damaged += [(topic.name, group) for group in topic.damaged]
-            for totals in topic.groups:
-                if len(found) == MOST_GROUPS:
-                    left_out += 1
+    def _looked(self, time_of: Callable[[Topic], int]) -> tuple[list[_TopicNumbers], int]:
+        """The numbers of topics by name, and how many groups are left out."""
+        topics = self._store.topics()
+        seen = self._rounds.look(self._shown(topics), partial(self._look_at, time_of))
+        too_many = max(0, sum(len(each.groups) for each in seen) - MOST_GROUPS)
+        return seen, too_many + len(topics) - len(seen)
+
+    def _shown(self, topics: Sequence[Topic]) -> Sequence[Topic]:
+        """The first topics, as far as is known which of them have the first groups."""
+        count = 0
+        for place, topic in enumerate(topics):
+            if count >= MOST_GROUPS:
+                return topics[:place]
+            seen = self._rounds.seen.get(topic.name)
+            count += 1 if seen is None else len(seen.groups)
+        return topics
+
+    def _look_at(self, time_of: Callable[[Topic], int], topic: Topic) -> _TopicNumbers:
+        now_ms = time_of(topic)
+        found = totals_in(self._store, topic)
+        damaged = [(topic.name, group) for group in found.damaged]
+        groups: list[_GroupNumbers] = []
+        for totals in found.groups:
+            workers = unowned = 0
+            if totals.group:
+                try:
+                    roster = self._roster(topic, totals.group)
+                except StoreDamaged:
+                    damaged.append((topic.name, totals.group))
                     continue
-                workers = unowned = now_ms = 0
-                if (declared := topics.get(topic.name)) is not None:
-                    now_ms = time_of(declared)
-                    if totals.group:
-                        try:
-                            roster = self._roster(declared, totals.group)
-                        except StoreDamaged:
-                            damaged.append((topic.name, totals.group))
-                            continue
-                        workers = len(roster.members)
-                        unowned = len(declared.shared_slots) - len(roster.owners)
-                found.append(_GroupNumbers(topic.name, totals, workers, unowned, now_ms))
-        return found, damaged, left_out
+                workers = len(roster.members)
+                unowned = len(topic.shared_slots) - len(roster.owners)
+            groups.append(_GroupNumbers(topic.name, totals, workers, unowned, now_ms))
+        timers = self._timers(topic, now_ms)
+        return _TopicNumbers(self._clock.monotonic_s(), groups, damaged, timers)
 
     def _overdue(self, time_of: Callable[[Topic], int]) -> list[tuple[tuple[()], float]]:
         try:
@@ -186,23 +226,23 @@ class StoreNumbers:
             return []
         return [((), _age_s(due_ms, time_of(SCHEDULES)))]
 
-    def _timers(self, time_of: Callable[[Topic], int]) -> Family:
-        values = []
-        for topic in self._store.topics():
-            if topic.has_subjects:
-                now_ms = time_of(topic)
-                try:
-                    found = self._store.timers(
-                        topic, TimerSpan(from_ms=now_ms, until_ms=now_ms + max(WITHIN_MS.values()),
-                        limit=MOST_TIMERS),
-                    )  # fmt: skip
-                except StoreDamaged:
-                    continue
-                for name, within_ms in WITHIN_MS.items():
-                    count = sum((each.due_ms or 0) < now_ms + within_ms for each in found)
-                    values.append(((topic.name, name), float(count)))
-        text = "Timers and retries that fall due within that time; 1,000 stands for more too."
-        return _gauge("qframe_timers_due_within", text, ("topic", "within"), values)
+    def _timers(self, topic: Topic, now_ms: int) -> list[tuple[tuple[str, str], float]]:
+        if not topic.has_subjects:
+            return []
+        span = TimerSpan(
+            from_ms=now_ms, until_ms=now_ms + max(WITHIN_MS.values()), limit=MOST_TIMERS
+        )
+        try:
+            found = self._store.timers(topic, span)
+        except StoreDamaged:
+            return []
+        return [
+            (
+                (topic.name, name),
+                float(sum((each.due_ms or 0) < now_ms + within_ms for each in found)),
+            )
+            for name, within_ms in WITHIN_MS.items()
+        ]
 
     def _of_outboxes(self) -> list[Family]:
         if not self._outboxes:

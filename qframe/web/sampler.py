@@ -6,6 +6,9 @@ interval is a second, or five times as long as a look takes, so that a console i
 fifth of a thread's work for a store; as long as the quicker one of the last two, since one that
 has waited for a store that hung is no work. A look that fails is kept too, with its error, for a
 second, so that a store that is away is not asked once for each tab.
+
+A look takes a second at most (`Rounds`). Where topics are too many for that, the next look goes on
+where this one stopped, and what is known of the others is of an earlier one.
 """
 
 from __future__ import annotations
@@ -16,6 +19,7 @@ from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
 from qframe.admin.owners import GroupRoster, WorkerInfo, reports_in, workers_of
+from qframe.admin.rounds import Rounds
 from qframe.admin.totals import TopicTotals, Totals, totals_in
 from qframe.clock import Clock
 from qframe.errors import CoordinatorUnavailable, QFrameError, StoreDamaged, StoreUnavailable
@@ -89,7 +93,8 @@ class Look(NamedTuple):
 
     Attributes:
         at_ms: when, by the store's clock.
-        topics: the topics, by name.
+        declared: all topics, by name.
+        topics: those of them that were looked at, by name.
         groups: their groups.
         workers: the workers; None where whoever knows them could not be asked.
         unled: whether schedules have ticks to come, and no worker leads.
@@ -97,15 +102,29 @@ class Look(NamedTuple):
     """
 
     at_ms: int = 0
+    declared: tuple[Topic, ...] = ()
     topics: tuple[TopicTotals, ...] = ()
     groups: tuple[GroupLook, ...] = ()
     workers: tuple[WorkerInfo, ...] | None = None
     unled: bool = False
     error: QFrameError | None = None
 
+    @property
+    def left_out(self) -> int:
+        """How many topics nobody has looked at yet."""
+        return len(self.declared) - len(self.topics)
+
     def group(self, topic: str, group: str) -> GroupLook | None:
         """One group, if it was there."""
         return next((each for each in self.groups if each.name == (topic, group)), None)
+
+
+class _TopicLook(NamedTuple):
+    """A topic as it was seen, with its groups; its rosters are None where nobody can tell."""
+
+    totals: TopicTotals
+    groups: tuple[GroupLook, ...]
+    rosters: tuple[GroupRoster, ...] | None
 
 
 class Sampler:
@@ -130,24 +149,25 @@ class Sampler:
         self._taking = threading.Lock()
         self._guard = threading.Lock()
         self._look = Look()
+        self._rounds = Rounds[_TopicLook](clock)
         self._fresh_until_s = float("-inf")
         self._points: dict[tuple[str, str], deque[ChartPoint]] = {}
         self._took_s: float | None = None
         self._forgotten = 0
         self.looks = 0
 
-    def look(self) -> Look:
-        """How everything is, or was up to a second ago."""
+    def look(self, topic: str | None = None) -> Look:
+        """How everything is, or was up to a second ago; `topic` is looked at before others."""
         if not self._taking.acquire(timeout=PATIENCE_S):
             slow = StoreUnavailable("of the console", f"it has not replied for {PATIENCE_S:g} s")
             return self._look._replace(error=slow)
         try:
             began_s = self._clock.monotonic_s()
-            if began_s >= self._fresh_until_s:
+            if began_s >= self._fresh_until_s or self._lacks(topic):
                 self.looks += 1
                 forgotten = self._forgotten
                 try:
-                    self._look = self._taken()
+                    self._look = self._taken(topic)
                     self._keep(self._look)
                 except QFrameError as error:
                     self._look = self._look._replace(error=error)
@@ -175,33 +195,54 @@ class Sampler:
         with self._guard:
             return list(self._points.get((topic, group), ()))
 
-    def _taken(self) -> Look:
+    def _lacks(self, topic: str | None) -> bool:
+        """Whether a topic is there, and nobody has looked at it."""
+        return (
+            self._look.left_out > 0
+            and topic not in self._rounds.seen
+            and any(each.name == topic for each in self._look.declared)
+        )
+
+    def _taken(self, first: str | None) -> Look:
         store = self._store()
         known = store.topics()
         topics = [topic for topic in known if not is_internal(topic.name)]
         now_ms = times_of(store)
-        totals: list[TopicTotals] = []
-        groups: list[GroupLook] = []
-        rosters: list[GroupRoster] | None = []
-        for topic in topics:
-            found = totals_in(store, topic)
-            totals.append(found)
-            for each in found.groups:
-                roster = None
-                try:
-                    roster = self._roster_of(topic, each.group) if rosters is not None else None
-                except CoordinatorUnavailable:
-                    rosters = None
-                reports: Sequence[WorkerReport] = ()
-                if roster is not None and rosters is not None:
-                    reports = reports_in(store, topic, each.group) if each.group else ()
-                    paused = each.tuning.paused
-                    rosters.append(GroupRoster(topic, each.group, roster, paused, reports))
-                seen = _seen(found, each, roster, len(topic.shared_slots), now_ms(topic))
-                groups.append(_held_back(seen, roster, reports))
-        workers = None if rosters is None else tuple(workers_of(rosters))
+        are_told = True  # once nobody can tell of rosters, the other topics do not wait for it
+
+        def look_at(topic: Topic) -> _TopicLook:
+            nonlocal are_told
+            found = self._look_at(store, topic, now_ms(topic), are_told=are_told)
+            are_told = found.rosters is not None
+            return found
+
+        seen = self._rounds.look(topics, look_at, first)
+        rosters = [one for each in seen for one in each.rosters or ()]
+        workers = tuple(workers_of(rosters)) if are_told else None
         unled = any(each.name == SCHEDULES.name for each in known) and self._is_unled(store)
-        return Look(store.now_ms(), tuple(totals), tuple(groups), workers, unled)
+        return Look(
+            store.now_ms(), tuple(topics), tuple(each.totals for each in seen),
+            tuple(group for each in seen for group in each.groups), workers, unled,
+        )  # fmt: skip
+
+    def _look_at(self, store: Store, topic: Topic, now_ms: int, *, are_told: bool) -> _TopicLook:
+        found = totals_in(store, topic)
+        groups: list[GroupLook] = []
+        rosters: list[GroupRoster] | None = [] if are_told else None
+        for each in found.groups:
+            roster = None
+            try:
+                roster = self._roster_of(topic, each.group) if rosters is not None else None
+            except CoordinatorUnavailable:
+                rosters = None
+            reports: Sequence[WorkerReport] = ()
+            if roster is not None and rosters is not None:
+                reports = reports_in(store, topic, each.group) if each.group else ()
+                paused = each.tuning.paused
+                rosters.append(GroupRoster(topic, each.group, roster, paused, reports))
+            seen = _seen(found, each, roster, len(topic.shared_slots), now_ms)
+            groups.append(_held_back(seen, roster, reports))
+        return _TopicLook(found, tuple(groups), None if rosters is None else tuple(rosters))
 
     def _is_unled(self, store: Store) -> bool:
         """Whether schedules have ticks to come, and no worker leads, as far as that is known."""

@@ -72,7 +72,7 @@ def test_a_key_of_all_topics_is_found_at_once_but_in_streams_which_are_named(ben
     bench.publish(stream, 1, "rare", id="rare")
 
     def found(topics: list[Topic], query: Query) -> tuple[list[str], bool, list[str]]:
-        hits = searched(bench.store, topics, query, place=None, limit=9, look=99)
+        hits = searched(bench.store, topics, query, place=None, limit=9, look=999)
         assert hits.place is None
         return sorted(one.id for one in hits.records), hits.looked > 0, hits.unread
 

@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from qframe.admin.admin import Admin
 from qframe.clock import VirtualClock
 from qframe.errors import StoreDamaged, StoreUnavailable
 from qframe.growth import Growth
@@ -27,8 +26,7 @@ class Bench:
         self.store = ModelStore(clock=self.clock)
         self.rosters: dict[str, Roster] = {}
         self.numbers = StoreNumbers(
-            self.store, Admin(self.store, roster=self.roster), roster=self.roster, clock=self.clock,
-            outboxes=[Pending()],
+            self.store, roster=self.roster, clock=self.clock, outboxes=[Pending()]
         )  # fmt: skip
 
     def roster(self, topic: Topic, group: str) -> Roster:
@@ -99,7 +97,7 @@ def test_the_skew_is_how_far_this_clock_is_ahead_of_that_of_the_store(ahead_s: i
     store = ModelStore(clock=VirtualClock())
     clock = VirtualClock(store.now_ms() + ahead_s * 1000)
     roster = Bench().roster
-    numbers = StoreNumbers(store, Admin(store, roster=roster), roster=roster, clock=clock)
+    numbers = StoreNumbers(store, roster=roster, clock=clock)
     found = {family.name: dict(family.values) for family in numbers.families()}
     assert found["qframe_clock_skew_seconds"] == {(): ahead_s}
 

@@ -7,7 +7,6 @@ from typing import Any, cast
 
 import pytest
 
-from qframe.admin.admin import Admin
 from qframe.clock import VirtualClock
 from qframe.errors import BadOption, BadUrl, NotSupported, StoreUnavailable, TopicMismatch
 from qframe.growth import Growth
@@ -179,10 +178,9 @@ def test_how_late_a_timer_is_goes_by_the_clock_of_the_database(split: Split) -> 
     split.publish(EVENTS, "late")
     for store in (split.timers, split.main):
         cast("VirtualClock", store._clock).advance(3000)
-    admin = Admin(split.store, roster=lambda _topic, _group: Roster(NO_VERSION, [], {}))
     clock = VirtualClock(split.store.now_ms())
     numbers = StoreNumbers(
-        split.store, admin, roster=lambda _topic, _group: Roster(NO_VERSION, [], {}), clock=clock
+        split.store, roster=lambda _topic, _group: Roster(NO_VERSION, [], {}), clock=clock
     )
     found = {family.name: dict(family.values) for family in numbers.families()}
     late = found["qframe_oldest_due_seconds"]

@@ -11,6 +11,8 @@ from qframe.admin.explain.circumstances import Circumstances, RosterOf
 from qframe.admin.explain.past import Past, gone_after
 from qframe.admin.explain.reasons import causes_of
 from qframe.admin.explain.words import moment
+from qframe.admin.rounds import LOOK_UP_S, Rounds
+from qframe.admin.search import TOPIC_COSTS, place_behind
 from qframe.codec import time_of_token
 from qframe.errors import BadOption
 from qframe.stores.base import Store
@@ -59,8 +61,12 @@ class Explainer:
 
     def explained(self, topics: Sequence[Topic]) -> list[Explanation]:
         """Explains what topics have; where none has anything, why that may be."""
-        looked_up = [(topic, self._store.find(topic, self._sought, BEHIND)) for topic in topics]
+        looked_up = Rounds[tuple[Topic, Found]](seconds=LOOK_UP_S).look(
+            topics, lambda topic: (topic, self._store.find(topic, self._sought, BEHIND))
+        )
         told = [each for topic, found in looked_up for each in self._told(topic, found)]
+        if len(looked_up) < len(topics):
+            return [*told, _cut(topics, len(looked_up), self._sought)]
         if told:
             return told
         pages = []
@@ -110,7 +116,7 @@ class Explainer:
         result = ScanPage([], 0, None if self._left > 0 else "")
         while self._left > 0:
             page = self._store.scan(topic, result.place, min(_PAGE, self._left), self._sought)
-            self._left -= max(1, page.looked)
+            self._left -= max(TOPIC_COSTS if page.place is None else 1, page.looked)
             result.looked += page.looked
             result.place = page.place
             result.records += page.records
@@ -266,6 +272,21 @@ class Explainer:
         when = moment(published_ms)
         text = f"it was published at {when} and is {may} since; the store keeps no more"
         return Cause("forgotten", text, {"published_ms": published_ms})
+
+
+def _cut(topics: Sequence[Topic], looked_up: int, sought: Sought) -> Explanation:
+    """Says that it was not looked up in all topics."""
+    last = topics[looked_up - 1].name
+    text = (
+        f"it was looked up in {looked_up} of {len(topics)} topics, up to {last}: name its topic, "
+        "or search on from the place"
+    )
+    return Explanation(
+        topic="", group=None, state="absent",
+        causes=(Cause("unknown", text, {"looked": 0, "complete": False}),),
+        id=sought.id, key=sought.key, slot=sought.slot, offset=sought.offset, looked=0,
+        place=place_behind(last),
+    )  # fmt: skip
 
 
 def _unknown(topics: Sequence[Topic], pages: Sequence[ScanPage], sought: Sought) -> Explanation:

@@ -56,7 +56,7 @@ def facts(visit: Visit) -> dict[str, Any]:
 
 def _moments(visit: Visit, topic: str, group: str, now_ms: int) -> list[tuple[str, str | None]]:
     """Moments from which on one may want to look: each with its name."""
-    workers = visit.desk.sampler.look().workers or ()
+    workers = visit.desk.sampler.look(topic).workers or ()
     starts = sorted(each.since_ms for each in workers if f"{topic}/{group}" in each.consumers)
     found: list[tuple[str, int]] = []
     if starts:

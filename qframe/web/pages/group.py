@@ -28,7 +28,7 @@ def facts(visit: Visit) -> dict[str, Any]:
     declared = visit.desk.app.store.topic(topic)
     if declared is None:  # it was deleted just now
         raise UnknownTopic(topic)
-    look = sampler.look()
+    look = sampler.look(topic)
     owners = _owners(visit, topic, group)
     return {
         "title": f"{topic}/{group}", "topic": declared, "totals": found, "look": look,

@@ -36,7 +36,7 @@ def facts(visit: Visit) -> dict[str, Any]:
 
 
 def _topics(visit: Visit) -> list[str]:
-    return [each.name for each in visit.desk.sampler.look().topics]
+    return [each.name for each in visit.desk.sampler.look().declared]
 
 
 def _found(visit: Visit, wanted: Wanted) -> Hits:

@@ -14,8 +14,9 @@ MOST_ROWS: Final = 200
 def facts(visit: Visit) -> dict[str, Any]:
     """All groups, or those whose topic or name has the text that is asked for."""
     sampler = visit.desk.sampler
-    look = sampler.look()
-    named = (visit.asked("named") or "").lower()
+    asked = visit.asked("named") or ""
+    look = sampler.look(asked)
+    named = asked.lower()
     groups = [each for each in look.groups if named in "/".join(each.name).lower()]
     empty = [
         each for each in look.topics

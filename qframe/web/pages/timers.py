@@ -28,8 +28,8 @@ def facts(visit: Visit) -> dict[str, Any]:
         BadOption: if a time is none, or there is no such state.
     """
     look = visit.desk.sampler.look()
-    names = [each.name for each in look.topics]
-    streams = {each.name for each in look.topics if each.kind == Kind.STREAM}
+    names = [each.name for each in look.declared]
+    streams = {each.name for each in look.declared if each.kind is Kind.STREAM}
     topic = visit.asked("topic") or next(
         (each.name for each in look.topics if any(one.waiting for one in each.groups)
          and each.name not in streams), names[0] if names else None,

@@ -17,12 +17,12 @@ def facts(visit: Visit) -> dict[str, Any]:
     """
     name = visit.part("topic")
     sampler = visit.desk.sampler
-    look = sampler.look()
+    look = sampler.look(name)
     found = next((each for each in look.topics if each.name == name), None)
     if found is None:
         if look.error is not None:
             raise look.error
-        raise UnknownTopic(name, [each.name for each in look.topics])
+        raise UnknownTopic(name, [each.name for each in look.declared])
     groups = [each for each in look.groups if each.topic.name == name]
     return {
         "title": name, "topic": found, "declared": visit.desk.app.store.topic(name),

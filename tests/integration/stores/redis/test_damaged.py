@@ -102,14 +102,14 @@ def test_a_key_of_another_type_is_named_its_slot_alone_stands_still_and_others_a
     assert counted.damaged == {}
     assert [totals.group for totals in orders.groups] + list(orders.damaged) == ["g"]
 
-    admin, roster = place.app.admin, place.app.admin._context.roster
+    roster = place.app.admin._context.roster
     look = Sampler(lambda: place.app.store, roster=roster, clock=SYSTEM_CLOCK).look()
     assert look.error is None
     assert [each.name for each in look.groups][-1] == ("whole", "w")
     told = [each for each in problems_of(look, lambda *_: []) if each.page == "verify"]
     assert [(each.topic, each.group) for each in told] == [("orders", g) for g in orders.damaged]
 
-    numbers = StoreNumbers(place.app.store, admin, roster=roster, clock=SYSTEM_CLOCK)
+    numbers = StoreNumbers(place.app.store, roster=roster, clock=SYSTEM_CLOCK)
     found = {family.name: dict(family.values) for family in numbers.families()}
     assert found["qframe_store_up"] == {(): 1}
     assert found["qframe_messages"]["whole", "w", "todo"] == 3
