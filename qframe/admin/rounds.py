@@ -1,8 +1,8 @@
 """Rounds: a look at all topics takes a bounded time, and the next one goes on where it stopped.
 
-A store may have 10,000 topics, and counting one takes some milliseconds. Whoever looks at all of
-them again and again (the metrics, the console) makes rounds: each look takes topics for a second,
-and keeps what it knows of the others. Whoever looks once (`qframe topics`, `qframe doctor`,
+A store may have 10,000 topics, and counting one takes a millisecond or two. Whoever looks at all of
+them again and again (the metrics, the console) makes rounds: each look takes topics for half a
+second, and keeps what it knows of the others. Whoever looks once (`qframe topics`, `qframe doctor`,
 `explain`) makes one round, and says how far it came.
 """
 
@@ -16,7 +16,7 @@ from qframe.clock import SYSTEM_CLOCK, Clock
 from qframe.topic import Topic
 
 Seen = TypeVar("Seen")
-ROUND_S: Final = 1.0
+ROUND_S: Final = 0.5
 """How long one look at all topics may take; the topic at hand is finished."""
 
 LOOK_UP_S: Final = 5.0
@@ -28,15 +28,15 @@ class Rounds(Generic[Seen]):
 
     Args:
         clock: tells the time that has passed.
-        seconds: how long one look may take.
+        seconds: how long one look may take; half a second if it is left out.
 
     Attributes:
         seen: what was last seen of each topic, by its name.
     """
 
-    def __init__(self, clock: Clock = SYSTEM_CLOCK, seconds: float = ROUND_S) -> None:
+    def __init__(self, clock: Clock = SYSTEM_CLOCK, seconds: float | None = None) -> None:
         self._clock = clock
-        self._seconds = seconds
+        self._seconds = ROUND_S if seconds is None else seconds
         self._last = ""
         self.seen: dict[str, Seen] = {}
 

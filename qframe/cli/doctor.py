@@ -28,8 +28,8 @@ def doctor(
     """Examines an installation, and changes nothing.
 
     It looks at settings, store, topics and coordinator, and names a remedy for each finding. Groups
-    are examined for a second, topic by topic; where some are left, it says how to go on. Exits with
-    1 if an error is found.
+    are examined for half a second, topic by topic; where some are left, it says how to go on. Exits
+    with 1 if an error is found.
     """
     from qframe.doctor.examine import examine  # no other command pays for loading all stores
 

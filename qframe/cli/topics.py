@@ -12,7 +12,7 @@ import typer
 from rich.console import RenderableType
 from rich.text import Text
 
-from qframe.admin.rounds import ROUND_S, Rounds
+from qframe.admin.rounds import Rounds
 from qframe.admin.totals import TopicTotals, Totals, totals_in
 from qframe.cli.commands import TopicCommands
 from qframe.cli.flags import After, AsJson, Everything, TopicName, Watch
@@ -49,14 +49,14 @@ def list_topics(
 ) -> None:
     """Lists all topics, and where their messages stand for each group.
 
-    It counts for a second, and says how to go on where that was too short; with --json it counts
-    all.
+    It counts for half a second, and says how to go on where that was too short; with --json it
+    counts all.
     """
     if context.invoked_subcommand is not None:
         target.settings()
         return
     with target.opened() as app:
-        rounds = Rounds[TopicTotals](SYSTEM_CLOCK, inf if as_json else ROUND_S)
+        rounds = Rounds[TopicTotals](SYSTEM_CLOCK, inf if as_json else None)
 
         def look() -> View:
             declared = [topic for topic in app.store.topics() if topic.name > after]

@@ -213,8 +213,8 @@ def _damage(topic: Topic, group: str, why: str) -> Finding:
 def examine(settings: Settings, clock: Clock, after: str = "") -> Examination:
     """Examines what settings name; changes nothing, and raises nothing for what is wrong there.
 
-    Groups are examined for a second, those of topics whose names come after `after`; a note says
-    where that was too short.
+    Groups are examined for half a second, those of topics whose names come after `after`; a note
+    says where that was too short.
     """
     examiner = _Examiner(settings, clock, after)
     examiner.examine()

@@ -67,9 +67,9 @@ class StoreNumbers:
     """Reads the numbers of a store, at most every 5 s, however often somebody asks.
 
     Of more than 1,000 groups the first 1,000 are shown, by topic and name; and of timers up to
-    1,000 for each topic are counted. Of a group that is damaged only that is told. A look takes a
-    second: where that is too short for all topics, the next one goes on, and the numbers of the
-    others are those of an earlier look (`qframe_oldest_look_seconds`).
+    1,000 for each topic are counted. Of a group that is damaged only that is told. A look takes
+    half a second: where that is too short for all topics, the next one goes on, and the numbers of
+    the others are those of an earlier look (`qframe_oldest_look_seconds`).
 
     Args:
         store: the store.
@@ -177,8 +177,8 @@ class StoreNumbers:
             ),
             _gauge(
                 "qframe_oldest_look_seconds",
-                "How old the oldest numbers of a topic are: a look takes a second, and the next "
-                "one goes on.",
+                "How old the oldest numbers of a topic are: a look takes half a second, and the "
+                "next one goes on.",
                 (), [((), self._clock.monotonic_s() - oldest_s)],
             ),
         ]  # fmt: skip

@@ -7,8 +7,8 @@ fifth of a thread's work for a store; as long as the quicker one of the last two
 has waited for a store that hung is no work. A look that fails is kept too, with its error, for a
 second, so that a store that is away is not asked once for each tab.
 
-A look takes a second at most (`Rounds`). Where topics are too many for that, the next look goes on
-where this one stopped, and what is known of the others is of an earlier one.
+A look takes half a second at most (`Rounds`). Where topics are too many for that, the next look
+goes on where this one stopped, and what is known of the others is of an earlier one.
 """
 
 from __future__ import annotations

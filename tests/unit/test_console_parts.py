@@ -76,6 +76,26 @@ def test_the_store_is_looked_at_once_a_second_however_many_look_and_never_for_no
     assert scene.sampler.looks == 3
 
 
+def test_a_look_that_is_too_short_for_all_topics_is_gone_on_with() -> None:
+    scene = Scene()
+    scene.sampler._rounds._seconds = 0.0
+    for name in ("a", "b"):
+        scene.store.subscribe(scene.store.declare(Topic(name, slots=1)), "g")
+
+    def seen(topic: str | None = None) -> tuple[list[str], int]:
+        look = scene.sampler.look(topic)
+        assert [each.name for each in look.declared] == ["a", "b", "orders"]
+        return [each.name for each in look.topics], look.left_out
+
+    assert seen() == (["a"], 2)
+    assert seen("orders") == (["a", "orders"], 1)  # at once, since nobody has looked at it
+    looks = scene.sampler.looks
+    assert seen("orders") == seen("nobody") == (["a", "orders"], 1)
+    assert scene.sampler.looks == looks
+    scene.clock.advance(1000)
+    assert seen() == (["a", "b", "orders"], 0)
+
+
 def test_a_store_that_is_away_is_asked_once_a_second_and_what_was_seen_stays(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -164,3 +164,22 @@ def test_what_is_damaged_or_away_takes_no_other_numbers_along() -> None:
     bench.store.timers = timers  # type: ignore[method-assign]
     assert bench.number("qframe_timers_due_within", "b", "1m") == 0
     assert bench.number("qframe_outbox_pending", "shop") == 3
+
+
+def test_a_look_that_is_too_short_for_all_topics_is_gone_on_with(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    bench = Bench()
+    bench.numbers._rounds._seconds = 0.0
+    for name in ("a", "b", "c"):
+        topic = bench.store.declare(Topic(name, kind="delay", slots=1))
+        bench.store.subscribe(topic, "g")
+        bench.publish(topic, "k")
+    monkeypatch.setattr("qframe.telemetry.store_numbers.FRESH_S", 0.0)
+    shown = []
+    for _ in range(3):
+        found = {family.name: dict(family.values) for family in bench.numbers.families()}
+        left_out = found["qframe_groups_left_out"][()]
+        shown.append((len(found["qframe_dead"]), left_out, found["qframe_oldest_look_seconds"][()]))
+        bench.clock.advance(7000)
+    assert shown == [(1, 2, 0), (2, 1, 7), (3, 0, 14)]

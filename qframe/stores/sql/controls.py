@@ -6,6 +6,7 @@ Tuning locks the group's row, drawing the bucket's, so that draws wait for draws
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import Final
 
 from sqlalchemy import bindparam, delete, select
@@ -16,6 +17,7 @@ from qframe.errors import UnknownGroup
 from qframe.stores.base import Controls
 from qframe.stores.bucket import Bucket, DrawTerms, drawn
 from qframe.stores.sql.cursors import known_group, lock_group
+from qframe.stores.sql.padding import SIZES, padded
 from qframe.stores.sql.role import SqlRole
 from qframe.stores.sql.schema import buckets, groups, reports, topics, tunings
 from qframe.stores.sql.topic_ref import TopicRef
@@ -27,18 +29,6 @@ _CLEAR: Final = Statement(
     "of n",
 )
 _SET: Final = Statement(tunings.insert(), "group_id name value")
-# Only what is tuned is read, so it costs the same however many groups ask.
-_TUNED: Final = Statement(
-    select(topics.c.name, groups.c.name, tunings.c.name, tunings.c.value)
-    .select_from(
-        tunings.join(groups, groups.c.id == tunings.c.group_id).join(
-            topics, topics.c.id == groups.c.topic
-        )
-    )
-    .where(topics.c.namespace == bindparam("ns"))
-    .order_by(tunings.c.group_id, tunings.c.name),
-    "ns",
-)
 _BUCKET: Final = Statement(
     select(buckets.c.group_id, buckets.c.level, buckets.c.at)
     .where(
@@ -140,9 +130,29 @@ def tuned(
 ) -> list[dict[str, str] | None]:
     """The settings of each group."""
     found: dict[tuple[str, str], dict[str, str]] = {}
-    for topic, group, name, text in transaction.rows(_TUNED, (namespace,)):
-        found.setdefault((topic, group), {})[name] = text
+    names = list(dict.fromkeys(topic.name for topic, _ in asked))
+    for some in padded(names):
+        for topic, group, name, text in transaction.rows(_tuned(len(some)), (namespace, *some)):
+            found.setdefault((topic, group), {})[name] = text
     return [found.get((topic.name, group), {}) for topic, group in asked]
+
+
+@lru_cache(maxsize=len(SIZES))
+def _tuned(count: int) -> Statement:
+    """The settings of groups of so many topics; others of the namespace cost nothing."""
+    names = [f"n{number}" for number in range(count)]
+    among = topics.c.name.in_([bindparam(name) for name in names])
+    query = (
+        select(topics.c.name, groups.c.name, tunings.c.name, tunings.c.value)
+        .select_from(
+            tunings.join(groups, groups.c.id == tunings.c.group_id).join(
+                topics, topics.c.id == groups.c.topic
+            )
+        )
+        .where(topics.c.namespace == bindparam("ns"), among)
+        .order_by(tunings.c.group_id, tunings.c.name)
+    )
+    return Statement(query, f"ns {' '.join(names)}")
 
 
 def draw(transaction: Transaction, ref: TopicRef, group: str, terms: DrawTerms) -> DrawResult:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sqlite3
 from contextlib import closing
 from pathlib import Path
@@ -128,6 +129,40 @@ def test_search_for_a_key_of_all_topics_names_the_streams_that_it_has_left_out(
     assert program.ok("search", "--key", "ann's", "--json").json["unread"] == ["a-log"]
     assert "of-a-log" in program.ok("search", "a-log", "--key", "ann's").out
     assert "not looked at" not in program.ok("search", "orders", "--key", "ann's").out
+
+
+HURRIED = """
+import qframe.admin.explain.explainer, qframe.admin.rounds, qframe.admin.search
+from qframe.cli.main import main
+
+qframe.admin.rounds.ROUND_S = 0
+qframe.admin.search.LOOK_UP_S = qframe.admin.explain.explainer.LOOK_UP_S = 0
+main()
+"""
+
+
+def test_looks_at_many_topics_say_how_far_they_came(program: Program) -> None:
+    with program.app() as app:
+        for name in ("a", "b", "c"):
+            app.store.subscribe(app.declare(Topic(name, kind="delay", slots=1)), "g")
+        app.publish("b", 1, key="k", id="one")
+    Path(program.directory, "hurried.py").write_text(HURRIED)
+
+    def said(*words: str) -> str:
+        return program.run(*words, module="hurried").out
+
+    left = "2 more topics were not counted yet; go on: qframe topics --from a"
+    assert left in said("topics")
+    assert "1 more topics" in said("topics", "--from", "a")
+    assert "more topics" not in said("topics", "--from", "b")
+    assert [each["name"] for each in json.loads(said("topics", "--json"))] == ["a", "b", "c"]
+    assert "go on: qframe doctor --from a" in " ".join(said("doctor").split())
+    assert "--from" not in said("doctor", "--from", "b")
+    told = said("explain", "one")
+    assert "it was looked up in 1 of 3 topics, up to a" in told
+    assert "go on: qframe search --id one --from @a" in told
+    found = json.loads(said("search", "--id", "one", "--from", "@a", "--json"))
+    assert ([each["id"] for each in found["found"]], found["place"]) == (["one"], "@b")
 
 
 def test_a_message_that_is_nowhere_is_said_to_be(shop: Program) -> None:
