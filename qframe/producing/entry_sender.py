@@ -6,7 +6,13 @@ from collections.abc import Callable, Sequence
 from typing import Final, TypeVar
 
 from qframe.clock import Clock
-from qframe.errors import AnswerLost, PublishUnknown, StoreUnavailable, UnknownTopic
+from qframe.errors import (
+    AnswerLost,
+    PublishUnknown,
+    StoreUnavailable,
+    TopicMismatch,
+    UnknownTopic,
+)
 from qframe.outcomes import Outcome
 from qframe.producing.catalog import TopicCatalog
 from qframe.stores.base import Publishing
@@ -51,6 +57,7 @@ class EntrySender:
             PublishUnknown: if some may be stored, and the outcomes are not all known.
             StoreUnavailable: if none is stored; also if there is no room, or slots stay closed.
             UnknownTopic: if the topic was deleted, and is known here by its name alone.
+            TopicMismatch: if it was deleted, and was declared since with another kind.
         """
         rest = entries
         outcomes: Sequence[Outcome | None] = ()
@@ -78,6 +85,11 @@ class EntrySender:
                     if is_anew:
                         raise
                     topic, is_anew = self._catalog.declare_again(topic), True
+                except TopicMismatch:
+                    if is_anew:
+                        raise
+                    # It raises this again, and forgets the kind of a topic known by its name.
+                    topic, is_anew = self._followed(topic, rest), True
                 except AnswerLost:
                     lost += 1
                     if lost == TRIES:

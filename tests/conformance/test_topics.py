@@ -312,3 +312,28 @@ def test_what_one_group_of_several_has_not_settled_is_kept(bench: Bench) -> None
     while bench.store.sweep(topic):
         pass
     assert bench.bodies(topic, "behind") == [0, 1, 2, 3]
+
+
+@pytest.mark.promise(4)
+@pytest.mark.parametrize("slots", [2, 8])
+@pytest.mark.parametrize("kind", KINDS)
+def test_who_knew_a_topic_of_other_slots_stores_nothing_there(
+    bench: Bench, kind: str, slots: int
+) -> None:
+    """A key of theirs would be in another slot than the same key of everybody else."""
+    topic = bench.topic(kind, "g", slots=4)
+    bench.publish(topic, 1, "k")
+    other = bench.another()
+    while not other.delete(topic):
+        pass
+    bench.topics.remove(topic)
+    anew = other.declare(Topic(topic.name, kind, slots))
+    other.subscribe(anew, "g")
+    for number in range(2):
+        with pytest.raises(SlotsClosed) as caught:
+            bench.store.publish(topic, [bench.entry(topic, 1, key) for key in "abcdefgh"])
+        assert caught.value.outcomes == [None] * 8, number
+    assert [one.published for one in other.stats(anew)] == [0] * slots
+    assert other.publish(anew, [bench.entry(anew, 1, "k")]) == [Outcome.STORED]
+    assert bench.store.publish(anew, [bench.entry(anew, 1, "j")]) == [Outcome.STORED]
+    assert other.verify(anew) == []

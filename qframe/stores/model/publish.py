@@ -30,7 +30,8 @@ class ModelPublishing(ModelRole, Publishing):
             state = self._state(topic)
             if state.topic.kind is not topic.kind:
                 raise TopicMismatch(topic.name, "kind", state.topic.kind, topic.kind)
-            taken = [state.is_open(entry.slot) for entry in entries]
+            is_same = state.topic.declared_slots == topic.declared_slots
+            taken = [is_same and state.is_open(entry.slot) for entry in entries]
             now_ms = self._now_ms()
             stored = publish(state, list(compress(entries, taken)), now_ms)
             is_alone = len(entries) == 1 and stored == [Outcome.STORED]

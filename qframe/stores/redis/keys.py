@@ -50,14 +50,16 @@ class SlotKeys:
         topic: the topic, as far grown as is known.
         slots: the prefix of each slot's keys, by its number.
         channel: what its bell rings on.
+        declared: the topic's kind, and with how many slots it was declared, as scripts take it.
     """
 
-    __slots__ = ("channel", "slots", "topic")
+    __slots__ = ("channel", "declared", "slots", "topic")
 
     def __init__(self, namespace: str, topic: Topic, slots: Prefixes | None = None) -> None:
         self.topic: Topic = topic
         self.slots: Prefixes = Prefixes(namespace, topic.name) if slots is None else slots
         self.channel: str = f"qf:bell:{namespace}:{topic.name}"
+        self.declared: str = f"{topic.kind} {topic.declared_slots}"
 
     @property
     def has_first(self) -> bool:

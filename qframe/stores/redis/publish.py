@@ -200,8 +200,8 @@ def _is_one_batch(topic: Topic, entries: Sequence[Entry]) -> bool:
 def _batch_call(keys: SlotKeys, slot: int, share: list[Entry], now: str) -> tuple[Call, list[int]]:
     """The call that appends what is of one batch."""
     call = keys.call(
-        "publish_stream", slot, now, keys.topic.dedupe_window_ms, 0, share[0].mark, "",
-        len(share), envelopes(share),
+        "publish_stream", slot, now, keys.declared, keys.topic.dedupe_window_ms, 0, share[0].mark,
+        "", len(share), envelopes(share),
     )  # fmt: skip
     return call, [len(share)]
 
@@ -211,7 +211,7 @@ def _stream_call(keys: SlotKeys, slot: int, share: list[Entry], now: str) -> tup
     topic = keys.topic
     limit = topic.slot_max_length or 0
     mark = next((entry.mark for entry in share if entry.mark != entry.id), "")
-    arguments: list[Argument] = [now, topic.dedupe_window_ms, limit, mark]
+    arguments: list[Argument] = [now, keys.declared, topic.dedupe_window_ms, limit, mark]
     counts: list[int] = []
     run: list[Entry] = []
 
@@ -239,7 +239,7 @@ def _subjects_call(keys: SlotKeys, slot: int, share: list[Entry], now: str) -> C
     topic = keys.topic
     mark = next((entry.mark for entry in share if entry.mark != entry.id), "")
     arguments: list[Argument] = [
-        now, str(topic.kind), topic.dedupe_window_ms, topic.slot_max_length or 0,
+        now, keys.declared, topic.dedupe_window_ms, topic.slot_max_length or 0,
         topic.gap_timeout_ms, mark,
     ]  # fmt: skip
     merges = topic.kind is Kind.MERGE

@@ -86,7 +86,7 @@ class RedisRole:
     def _reopen(self, topic: Topic, slots: Iterable[int]) -> bool:
         """Opens slots that were closed when the topic was deleted, if it was declared since.
 
-        They take what is of its kind then. Returns whether there were any.
+        They take what is meant for the topic as it is declared now. Returns whether there were any.
         """
         found = declared(self._redis, self.namespace, topic.name)
         if found is None:
@@ -95,7 +95,7 @@ class RedisRole:
         closed = [keys.key(slot, "closed") for slot in set(found.all_slots).intersection(slots)]
         whys = self._redis.ask_many([(key, "GET") for key in closed])
         gone = [key for key, why in zip(closed, whys, strict=True) if why == GONE]
-        self._redis.ask_many([(key, "SET", f"kind {found.kind}") for key in gone])
+        self._redis.ask_many([(key, "SET", f"as {keys.declared}") for key in gone])
         return bool(gone)
 
     def _call_once(

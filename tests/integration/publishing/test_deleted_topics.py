@@ -87,6 +87,30 @@ def test_who_means_another_kind_is_told_and_nothing_is_stored(
     assert operator.admin.verify() == []
 
 
+@pytest.mark.parametrize("many", [False, True])
+@pytest.mark.parametrize("slots", [1, 8])
+def test_who_knows_it_with_other_slots_finds_those_that_it_has_now(
+    apps: tuple[QFrame, QFrame], slots: int, many: bool
+) -> None:
+    """A key was in two slots: two workers had it, and it had no order."""
+    producer, operator = apps
+    producer.publish(ORDERS, 0, key="a")
+    delete(operator)
+    anew = operator.declare(Topic("orders", "ordered", slots=slots))
+    operator.store.subscribe(anew, "g")
+    if many:
+        found = producer.publish_many(ORDERS, [Outgoing(key, key=key) for key in "abcdefgh"])
+        assert {one.outcome for one in found} == {"stored"}
+    else:
+        for key in "abcdefgh":
+            assert producer.publish(ORDERS, key, key=key).outcome == "stored"
+    records = operator.admin.peek("orders", "g")
+    assert {(one.key, one.slot) for one in records} == {
+        (key, anew.slot_of(key.encode())) for key in "abcdefgh"
+    }
+    assert operator.admin.verify() == []
+
+
 def test_a_topic_that_is_declared_anew_takes_messages_before_it_has_a_group(
     apps: tuple[QFrame, QFrame],
 ) -> None:

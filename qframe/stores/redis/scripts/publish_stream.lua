@@ -1,31 +1,33 @@
 #!lua
 -- Purpose: appends messages to a stream's slot, as one entry of its log, or keeps them till due.
 -- KEYS[1] slot: the slot's prefix; what is touched begins with it.
--- ARGV[1] given (now), ARGV[2] window, ARGV[3] limit, ARGV[4] mark; then for each item three: how
---   it comes, how many messages it has, their envelopes one after the other. `how` is empty for
---   messages that are due now under the mark of ARGV[4]; else msgpack of [mark, other mark, at,
+-- ARGV[1] given (now), ARGV[2] declared, ARGV[3] window, ARGV[4] limit, ARGV[5] mark; then for each
+--   item three: how it comes, how many messages it has, their envelopes one after the other.
+--   `declared` is the topic's kind, and with how many slots it was declared. `how` is empty for
+--   messages that are due now under the mark of ARGV[5]; else msgpack of [mark, other mark, at,
 --   delay, id, series, place, follows]: the mark of a series, its time, and the time that it
 --   follows. `window` is for how many ms marks are remembered; `limit` is 0 or how many unsettled
 --   messages the slot may hold, and then each item has one message.
 -- Reply: a letter for each item: s stored, d duplicate, f full. The error CLOSED if the slot is
---   being split, or was: none of it is stored.
+--   being split, or was, or the topic was declared anew otherwise: none of it is stored.
 -- Cost: 7 commands for all that is due now; 2 for each item that is delayed; with a limit 3, and 2
 --   for each group; 3 for each pull that stands there and is answered; 2 to ring.
 -- Promise: one atomic step; an item whose mark is remembered adds nothing.
 local slot = KEYS[1]
-local given, window, limit, mark = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), ARGV[4]
+local given, declared, window = ARGV[1], ARGV[2], tonumber(ARGV[3])
+local limit, mark = tonumber(ARGV[4]), ARGV[5]
 --@include time bell closed
-if is_closed(slot, 'stream') then
+if is_closed(slot, declared) then
   return refusal()
 end
 local now = time_ms(given)
-for i = 6, #ARGV, 3 do
+for i = 7, #ARGV, 3 do
   local size = tonumber(ARGV[i])
   if not size or size < 1 or size % 1 > 0 or size > #ARGV[i + 1] then
     return redis.error_reply('ERR ' .. ARGV[i] .. ' messages in ' .. #ARGV[i + 1] .. ' bytes')
   end
 end
-if #ARGV == 7 and ARGV[5] == '' and limit == 0 then
+if #ARGV == 8 and ARGV[6] == '' and limit == 0 then
   -- One batch that is due now, as nearly always.
   local known = redis.call('ZSCORE', slot .. 'ids', mark)
   if known and tonumber(known) > now then
@@ -36,16 +38,16 @@ if #ARGV == 7 and ARGV[5] == '' and limit == 0 then
   if asleep then
     --@may DEL PUBLISH HMGET HSET
   end
-  local size = tonumber(ARGV[6])
+  local size = tonumber(ARGV[7])
   local first = redis.call('INCRBY', slot .. 'head', size) - size
   redis.call('XADD', slot .. 'log', string.format('%.0f-%d', first, size),
-    'b', ARGV[7], 't', string.format('%.0f', now))
+    'b', ARGV[8], 't', string.format('%.0f', now))
   redis.call('ZADD', slot .. 'ids', string.format('%.0f', now + window), mark)
   if asleep and (size > 1 or asleep == '1') then
     ring(slot)
   elseif asleep then
     --@include answer
-    answer(slot, asleep, now, ARGV[7], function(pull)
+    answer(slot, asleep, now, ARGV[8], function(pull)
       local key = slot .. 'g:' .. pull.name .. ':cursor'
       local cursor = redis.call('HMGET', key,
         'epoch', 'floor', 'read', 'receipt', 'lease', 'max_parked')
@@ -60,7 +62,7 @@ if #ARGV == 7 and ARGV[5] == '' and limit == 0 then
         end
         receipt = cursor[4]
       end
-      if not send(slot, pull, first, now, receipt, '', ARGV[7]) then
+      if not send(slot, pull, first, now, receipt, '', ARGV[8]) then
         return false
       end
       redis.call('HSET', key, 'read', string.format('%.0f', first + 1), 'receipt', receipt,
@@ -88,7 +90,7 @@ local function unsettled()
 end
 
 local marks, items = { mark ~= '' and mark or nil }, {}
-for i = 5, #ARGV, 3 do
+for i = 6, #ARGV, 3 do
   local item = { mark = mark, size = tonumber(ARGV[i + 1]), envelopes = ARGV[i + 2] }
   if ARGV[i] ~= '' then
     local own, other, at, delay, id, series, place, follows = unpack(cmsgpack.unpack(ARGV[i]))

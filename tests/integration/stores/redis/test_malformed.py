@@ -79,10 +79,10 @@ class Shop:
             words = [
                 word for number, each in enumerate(envelopes) for word in ("", f"s{number}", each)
             ]
-            given = ("", str(self.topic.kind), 1000, 0, 1000, "mark")
+            given = ("", f"{self.topic.kind} 1", 1000, 0, 1000, "mark")
             assert self.script("publish_subjects", *given, *words) == b"s" * len(envelopes)
         else:
-            given = ("", 1000, 0, "mark", "", len(envelopes), b"".join(envelopes))
+            given = ("", "stream 1", 1000, 0, "mark", "", len(envelopes), b"".join(envelopes))
             assert self.script("publish_stream", *given) == b"s"
 
     def log(self, name: str, *fields: bytes | str) -> None:
@@ -233,7 +233,7 @@ def test_a_count_that_cannot_be_is_refused_before_anything_is_written(
     stream: Shop, count: Any, envelopes: bytes
 ) -> None:
     with pytest.raises(Exception, match=f"{count} messages in {len(envelopes)} bytes"):
-        stream.script("publish_stream", "", 1000, 0, "mark", "", count, envelopes)
+        stream.script("publish_stream", "", "stream 1", 1000, 0, "mark", "", count, envelopes)
     stream.publish(good(1))
     stream.app.run(burst=True)
     assert stream.seen == [1]
@@ -244,7 +244,7 @@ def test_a_subject_that_is_not_a_text_is_a_dead_letter_that_can_be_dropped(
 ) -> None:
     shop = Shop(url, tmp_path.name, "ordered")
     with shop.app:
-        given = ("", "ordered", 1000, 0, 1000, "mark")
+        given = ("", "ordered 1", 1000, 0, 1000, "mark")
         bad = b"\xff\xfe"
         words = ("", bad, good(0), "", bad, good(1), "", "s", good(2))
         shop.script("publish_subjects", *given, *words)
@@ -265,7 +265,7 @@ def test_one_that_is_malformed_in_the_midst_of_a_key_waits_for_its_turn(
     with shop.app:
         words = [word for each in (good(0), RAW["a map"], good(1), b"\x05", b"\x05", good(2))
                  for word in ("", "s", each)]  # fmt: skip
-        shop.script("publish_subjects", "", "ordered", 1000, 0, 1000, "mark", *words)
+        shop.script("publish_subjects", "", "ordered 1", 1000, 0, 1000, "mark", *words)
         shop.app.run(burst=True)
         assert shop.seen == [0, 1, 2]
         assert [letter.body for letter in shop.dead()] == [RAW["a map"], b"\x05", b"\x05"]
