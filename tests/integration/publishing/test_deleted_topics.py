@@ -87,6 +87,18 @@ def test_who_means_another_kind_is_told_and_nothing_is_stored(
     assert operator.admin.verify() == []
 
 
+def test_who_knows_it_by_name_is_told_of_another_kind_once(apps: tuple[QFrame, QFrame]) -> None:
+    """On a database it was told so until its process ended, though it names no kind."""
+    producer, operator = apps
+    operator.declare(ORDERS)
+    producer.publish("orders", 0, key="a")
+    delete(operator)
+    operator.declare(Topic("orders", "stream", slots=2))
+    with pytest.raises(TopicMismatch, match="declare it with kind='stream', or"):
+        producer.publish("orders", 1, key="a")
+    assert producer.publish("orders", 1, key="a").outcome == "stored"
+
+
 @pytest.mark.parametrize("many", [False, True])
 @pytest.mark.parametrize("slots", [1, 8])
 def test_who_knows_it_with_other_slots_finds_those_that_it_has_now(
