@@ -26,6 +26,7 @@ from qframe.schedules.records import TOPIC as SCHEDULES
 from qframe.schedules.records import next_due_ms
 from qframe.stores.base import Store
 from qframe.stores.open import REDIS, open_store
+from qframe.stores.pair import StorePair
 from qframe.topic import Topic
 
 TOLD_MS: Final = 30_000
@@ -148,6 +149,9 @@ class _Examiner:
                 for check in topic_checks.TOPIC_CHECKS:
                     self.note(check(topic))
             topics = [topic for topic in everything if topic.name > self._after]
+            if isinstance(store, StorePair):
+                for topic in store.astray():
+                    self.note(topic_checks.astray(topic, totals_in(store.main, topic)))
             looked = Rounds[str](self._clock).look(topics, partial(self._topic, store))
             self.note(topic_checks.left_out(looked, len(topics)))
         finally:

@@ -8,7 +8,7 @@ from typing import Final
 import msgspec
 
 from qframe.admin.explain.words import span
-from qframe.admin.totals import Totals, is_overdue
+from qframe.admin.totals import TopicTotals, Totals, is_overdue
 from qframe.doctor.findings import Finding
 from qframe.options.report import ConsumerReport
 from qframe.topic import Topic
@@ -62,6 +62,18 @@ def left_out(looked: Sequence[str], total: int) -> Finding | None:
         what=f"the groups of {len(looked)} topics were examined in the order of their names, up "
         f"to {looked[-1]}; {total - len(looked)} topics are left",
         remedy=f"go on: qframe doctor --from {looked[-1]}",
+    )  # fmt: skip
+
+
+def astray(topic: Topic, found: TopicTotals) -> Finding:
+    """A topic that lies in the database of timers lies in Redis as well."""
+    count = sum(totals.lag for totals in found.groups[:1])
+    return Finding(
+        check="timers_db", level="error",
+        what=f"topic {topic.name} lies in Redis too, with {count} message{'s' * (count != 1)}, "
+        "which no worker serves: a process without timers_db has declared it there",
+        remedy="give that process timers_db; then have a worker without it empty the topic "
+        f"(--drain), and delete it there: qframe delete-topic {topic.name}, without timers_db",
     )  # fmt: skip
 
 

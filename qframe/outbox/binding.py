@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import secrets
 from typing import Final, NamedTuple, Protocol
 
 from sqlalchemy import Connection, Engine
@@ -13,10 +12,9 @@ from qframe.events import Events
 from qframe.outbox.outbox import Outbox
 from qframe.redaction import shown_url
 from qframe.stores.base import Topics
-from qframe.topic import STORE_MARK, Kind, Topic
+from qframe.stores.store_mark import drawn_at_ms, drawn_mark, mark_topic
 
 _IN_MEMORY: Final = "model:"
-_RANDOM_BITS: Final = 29
 _REMEDY: Final = (
     "its messages wait: name the store that is meant (QFRAME_STORE, QFRAME_NAMESPACE), "
     "or move the outbox here: qframe outbox bind"
@@ -44,7 +42,7 @@ class Home(NamedTuple):
     @property
     def bound_at_ms(self) -> int | None:
         """When it was bound, to the second, by the clock of the process that did it."""
-        return None if self.mark is None else bound_at_ms(self.mark)
+        return None if self.mark is None else drawn_at_ms(self.mark)
 
 
 class OutboxBinding:
@@ -124,7 +122,7 @@ class OutboxBinding:
                 "name a store that lasts",
             )  # fmt: skip
         self._outbox.create_if_asked()
-        mark = self._drawn()
+        mark = drawn_mark(self._clock)
         self._store.declare(mark_topic(mark))
         with self._outbox.engine.begin() as connection:
             self._rows.bind(connection, mark)
@@ -137,7 +135,7 @@ class OutboxBinding:
         """
         if not self._keeps_marks:
             return None
-        drawn = self._drawn()
+        drawn = drawn_mark(self._clock)
         self._store.declare(mark_topic(drawn))
         with engine.begin() as connection:
             self._rows.bind_first(connection, drawn)
@@ -154,28 +152,13 @@ class OutboxBinding:
     def _has(self, mark: int) -> bool:
         return self._store.topic(mark_topic(mark).name) is not None
 
-    def _drawn(self) -> int:
-        """A new mark: the second, so that people can tell when, and a random number."""
-        now_s = self._clock.now_ms() // 1000
-        return (now_s << _RANDOM_BITS) + secrets.randbelow(2**_RANDOM_BITS)
-
     def _refusal(self, mark: int) -> WrongStore:
         url = self._outbox.engine.url.render_as_string(hide_password=True)
         return WrongStore(
             f"{shown_url(self._store.url)}, namespace {self._store.namespace}",
             f"outbox {self._outbox.prefix} in {shown_url(url)} belongs since "
-            f"{moment(bound_at_ms(mark))} to the store with topic {mark_topic(mark).name}, "
+            f"{moment(drawn_at_ms(mark))} to the store with topic {mark_topic(mark).name}, "
             "which is not here: it is another store or namespace, or this one was flushed since, "
             "or restored from before",
             _REMEDY,
         )  # fmt: skip
-
-
-def bound_at_ms(mark: int) -> int:
-    """When a mark was drawn, in milliseconds since 1970."""
-    return (mark >> _RANDOM_BITS) * 1000
-
-
-def mark_topic(mark: int) -> Topic:
-    """The internal topic, never published to, by which a store is known to have a mark."""
-    return Topic(f"{STORE_MARK}{mark:016x}", Kind.STREAM, 1)

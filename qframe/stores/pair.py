@@ -13,8 +13,11 @@ message, a loader, and a sweeper for what Redis has lost. The message that is du
 entry of a range of an index, however many wait behind it.
 
 Redis has a *signpost* for each of these topics, in its hash of topics. A process that has not been
-given `timers_db` is refused there; it would publish into a topic that nobody serves. A flushed
-Redis has lost its signposts until the next sweep of a worker, or the next start of a process.
+given `timers_db` is refused there; it would publish into a topic that nobody serves. The signpost
+has a mark of the database (`store_mark`), so a process that has been given another one is refused
+too. A flushed Redis has lost its signposts until the next sweep of a worker, or the next start of a
+process. What declares such a topic in Redis meanwhile keeps nobody from serving the one in the
+database, and `qframe doctor` tells of it (`astray`).
 
 Failures. Redis away, flushed or gone: these topics are published to and served as before, by the
 processes that run. The database away: what is asked of these topics says `StoreUnavailable`, and
@@ -28,21 +31,32 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Final, Protocol
 
+from qframe.clock import SYSTEM_CLOCK, moment
 from qframe.errors import BadInput, BadOption, NotSupported, StoreUnavailable
+from qframe.redaction import shown_url
 from qframe.stores.base import Store
 from qframe.stores.bell import Bell
-from qframe.stores.types import Capabilities
+from qframe.stores.store_mark import drawn_at_ms, drawn_mark, mark_of, mark_topic
+from qframe.stores.types import Capabilities, LiesHere
 from qframe.topic import Kind, Topic
 
 
 class SignpostStore(Store, Protocol):
     """A store that can say of a topic that it lies elsewhere."""
 
-    def point_away(self, topic: Topic) -> None:
+    def point_away(self, topic: Topic, mark: int) -> int:
         """Refuses the topic from now on to whoever does not know where it lies.
 
+        Args:
+            topic: the topic.
+            mark: that of the database in which it lies.
+
+        Returns:
+            The mark that stands here, which is another one if somebody was before.
+
         Raises:
-            BadInput: if a topic of that name lies here.
+            LiesHere: if the topic lies here.
+            TopicMismatch: if another one of its name does.
         """
 
     def unpoint(self, topic: Topic) -> None:
@@ -58,8 +72,9 @@ class StorePair:
     """
 
     def __init__(self, main: SignpostStore, timers: Store) -> None:
-        self._main = main
+        self.main = main
         self._timers = timers
+        self._known_mark: int | None = None
         self.url: str = main.url
         self.namespace: str = main.namespace
         here, there = main.capabilities, timers.capabilities
@@ -78,10 +93,10 @@ class StorePair:
 
     def part_of(self, topic: Topic) -> Store:
         """The store in which a topic lies."""
-        return self._timers if topic.kind is Kind.DELAY else self._main
+        return self._timers if topic.kind is Kind.DELAY else self.main
 
     def _passed(self, name: str) -> Callable[..., Any]:
-        here, there = getattr(self._main, name), getattr(self._timers, name)
+        here, there = getattr(self.main, name), getattr(self._timers, name)
 
         def call(topic: Topic, *args: Any, **options: Any) -> Any:
             return (there if topic.kind is Kind.DELAY else here)(topic, *args, **options)
@@ -93,14 +108,26 @@ class StorePair:
     def declare(self, topic: Topic) -> Topic:
         """Makes the topic known where it lies, after a signpost to it."""
         if topic.kind is Kind.DELAY:
-            self._point_away(topic)
+            try:
+                self._point_away(topic)
+            except LiesHere:
+                if self._timers.topic(topic.name) is None:
+                    raise
         return self.part_of(topic).declare(topic)
+
+    def astray(self) -> list[Topic]:
+        """The topics that lie in Redis, where no worker looks for them, and in the database."""
+        timers = {topic.name for topic in self._timers.topics() if topic.kind is Kind.DELAY}
+        return [
+            topic for topic in self.main.topics()
+            if topic.kind is Kind.DELAY and topic.name in timers
+        ]  # fmt: skip
 
     def topic(self, name: str) -> Topic | None:
         """The topic as declared, or None."""
         found, away = None, None
         try:
-            found = self._main.topic(name)
+            found = self.main.topic(name)
         except BadOption:  # a signpost
             pass
         except StoreUnavailable as error:
@@ -122,7 +149,7 @@ class StorePair:
         away: list[StoreUnavailable] = []
         shares = self._shares(topics)
         for part, numbers in shares.items():
-            store = self._timers if part else self._main
+            store = self._timers if part else self.main
             asked = [topics[number] for number in numbers]
             try:
                 found.update(zip(numbers, store.latest(asked), strict=True))
@@ -136,7 +163,7 @@ class StorePair:
     def topics(self) -> list[Topic]:
         """All topics, by name."""
         timed = [topic for topic in self._timers.topics() if topic.kind is Kind.DELAY]
-        return sorted([*self._main.topics(), *timed], key=lambda topic: topic.name)
+        return sorted([*self.main.topics(), *timed], key=lambda topic: topic.name)
 
     def sweep(self, topic: Topic, limit: int = 500) -> int:
         """Removes rows that are no longer needed; a signpost that was lost is set up again."""
@@ -149,12 +176,32 @@ class StorePair:
         """Removes a part of a topic, its signpost last; True once nothing is left."""
         done = self.part_of(topic).delete(topic, limit)
         if done and topic.kind is Kind.DELAY:
-            self._main.unpoint(topic)
+            self.main.unpoint(topic)
         return done
 
     def _point_away(self, topic: Topic) -> None:
-        with suppress(StoreUnavailable):  # nobody else can be misled by it now; the sweep is next
-            self._main.point_away(topic)
+        own = self._mark()
+        try:
+            mark = self.main.point_away(topic, own)
+        except StoreUnavailable:
+            return  # nobody else can be misled by it now; the sweep is next
+        if mark != self._known_mark and self._timers.topic(mark_topic(mark).name) is None:
+            raise BadOption(
+                "timers_db", shown_url(self._timers.url),
+                f"the messages of topic {topic.name!r} lie in another database, which had its mark "
+                f"since {moment(drawn_at_ms(mark))}: {mark_topic(mark).name}",
+                "name that database; or see docs/timers-db.md, if this one has taken its place",
+            )  # fmt: skip
+
+    def _mark(self) -> int:
+        """The mark of the database: the first of those that it has, or a new one."""
+        while self._known_mark is None:
+            marks = [mark for each in self._timers.topics() if (mark := mark_of(each)) is not None]
+            if marks:
+                self._known_mark = min(marks)
+            else:
+                self._timers.declare(mark_topic(drawn_mark(SYSTEM_CLOCK)))
+        return self._known_mark
 
     # What concerns several topics, or none.
 
@@ -163,7 +210,7 @@ class StorePair:
         found: dict[int, dict[str, str] | None] = {}
         away: list[StoreUnavailable] = []
         for part, numbers in self._shares(topic for topic, _ in asked).items():
-            store = self._timers if part else self._main
+            store = self._timers if part else self.main
             try:
                 replies = store.tunings([asked[number] for number in numbers])
             except StoreUnavailable as error:
@@ -183,21 +230,21 @@ class StorePair:
         shares = self._shares(topics)
         if len(shares) > 1:
             raise NotSupported("one bell for topics of two stores", "have one for each topic")
-        return (self._timers if True in shares else self._main).bell(topics)
+        return (self._timers if True in shares else self.main).bell(topics)
 
     def now_ms(self, topic: Topic | None = None) -> int:
         """The clock of the store in which the topic lies; without one, that of Redis."""
-        return (self._main if topic is None else self.part_of(topic)).now_ms(topic)
+        return (self.main if topic is None else self.part_of(topic)).now_ms(topic)
 
     def reconnect(self) -> None:
         """Lets go of connections that may be broken."""
-        self._main.reconnect()
+        self.main.reconnect()
         self._timers.reconnect()
 
     def close(self) -> None:
         """Frees connections; the store cannot be used any more."""
         try:
-            self._main.close()
+            self.main.close()
         finally:
             self._timers.close()
 

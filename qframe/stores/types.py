@@ -86,6 +86,10 @@ class Entry(msgspec.Struct, gc=False, eq=False):
             self.subject = KEYLESS + message_id
 
 
+class LiesHere(BadOption):
+    """Raised when a topic that is to lie in a database lies in Redis."""
+
+
 class SlotsClosed(StoreUnavailable):
     """Raised when slots are closed, since they are split or being split; nothing of them changed.
 

@@ -31,11 +31,12 @@ class Signed(ModelStore):
         self.signposts: list[str] = []
         self.is_away = False
 
-    def point_away(self, topic: Topic) -> None:
+    def point_away(self, topic: Topic, mark: int) -> int:
         self._look()
         if super().topic(topic.name) is not None:
             raise TopicMismatch(topic.name, "kind", "stream", "timers_db")
         self.signposts.append(topic.name)
+        return mark
 
     def unpoint(self, topic: Topic) -> None:
         self.signposts.remove(topic.name)
@@ -91,7 +92,8 @@ def test_timers_lie_in_the_database_alone_and_all_else_in_redis_alone(split: Spl
     split.publish(EVENTS, "a")
     split.publish(TIMERS, "b")
     assert [topic.name for topic in split.main.topics()] == ["events"]
-    assert [topic.name for topic in split.timers.topics()] == ["timers"]
+    mark, *timers = [topic.name for topic in split.timers.topics()]
+    assert (mark[:13], timers) == ("qframe.bound.", ["timers"])
     assert split.main.signposts == ["timers"]
     assert [topic.name for topic in split.store.topics()] == ["events", "timers"]
     assert split.store.topic("timers") == TIMERS

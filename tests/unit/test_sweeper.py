@@ -197,8 +197,9 @@ def test_a_growth_is_taken_over_by_the_clock_of_the_store_that_its_topic_is_in(
     clock.advance(HOUR_MS - ahead_ms)
 
     class Main(ModelStore):
-        def point_away(self, topic: Topic) -> None:
+        def point_away(self, topic: Topic, mark: int) -> int:
             """Knows its only user."""
+            return mark
 
         def unpoint(self, topic: Topic) -> None:
             """Knows its only user."""

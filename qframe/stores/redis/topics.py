@@ -10,7 +10,8 @@ from typing import Final
 from typing_extensions import override
 
 from qframe.drivers.redis import Call, Redis
-from qframe.errors import BadOption, TopicMismatch
+from qframe.errors import TopicMismatch
+from qframe.growth import Growth
 from qframe.stores.base import Topics
 from qframe.stores.redis import groups
 from qframe.stores.redis.audit import OF_SLOT
@@ -29,6 +30,7 @@ from qframe.stores.redis.keys import (
 )
 from qframe.stores.redis.role import RedisRole
 from qframe.stores.topic_options import TopicOptions
+from qframe.stores.types import LiesHere
 from qframe.topic import Kind, Topic
 
 _OTHERS: Final = ("claimed", "asleep", "birth", "opened")
@@ -45,9 +47,23 @@ class RedisTopics(RedisRole, Topics):
         self._known_keys[topic.name] = SlotKeys(self.namespace, stored)
         return stored
 
-    def point_away(self, topic: Topic) -> None:
-        """Refuses the topic from now on to whoever does not know where it lies."""
-        declare(self._redis, self.namespace, topic, kind=ELSEWHERE)
+    def point_away(self, topic: Topic, mark: int) -> int:
+        """Refuses the topic from now on to whoever does not know where it lies.
+
+        Returns the mark of the database that stands here now: the first one that was given.
+        """
+        while True:
+            sign = f"{ELSEWHERE}:{mark:016x}"
+            is_done, known, slots, _ = _declared(self._redis, self.namespace, topic, sign)
+            if is_done:
+                return mark
+            if known == str(Kind.DELAY):
+                raise _is_here(topic.name)
+            if known == sign or not known.startswith(ELSEWHERE):
+                raise _mismatch(topic, known, slots)
+            if known != ELSEWHERE:
+                return int(known.partition(":")[2], 16)
+            self.unpoint(topic)  # one of an earlier version, without a mark
 
     def unpoint(self, topic: Topic) -> None:
         """Forgets what `point_away` has done."""
@@ -97,31 +113,35 @@ class RedisTopics(RedisRole, Topics):
         return topic
 
 
-def declare(redis: Redis, namespace: str, topic: Topic, kind: str = "") -> Topic:
-    """Makes a topic known, or changes its options; under another word than its kind, if given.
-
-    Returns the topic, as far grown as it is.
-    """
-    identity = identity_of(topic, kind)
-    words = (topic.name, identity, TopicOptions.of(topic).to_json())
-    is_done, stands = redis.one(Call(of("declare"), topics_key(namespace), words))
-    if stands.decode() == identity:
-        return topic
-    kind = kind or str(topic.kind)
-    known = stands.split()[0].decode()
-    slots, growth = grown_from(stands.split()[1])
+def declare(redis: Redis, namespace: str, topic: Topic) -> Topic:
+    """Makes a topic known, or changes its options; returns it, as far grown as it is."""
+    is_done, known, slots, growth = _declared(redis, namespace, topic, str(topic.kind))
     if is_done:
-        return topic.grown(slots, growth)
-    if {known, kind} == {ELSEWHERE, Kind.DELAY}:
-        raise elsewhere(topic.name) if known == ELSEWHERE else _is_here(topic.name)
-    if known != kind:
-        kinds = [str(Kind.DELAY) if each == ELSEWHERE else each for each in (known, kind)]
-        raise TopicMismatch(topic.name, "kind", *kinds)
-    raise TopicMismatch(topic.name, "slots", slots, topic.slots)
+        return topic if growth == topic.growth else topic.grown(slots, growth)
+    if known.startswith(ELSEWHERE) and topic.kind is Kind.DELAY:
+        raise elsewhere(topic.name)
+    raise _mismatch(topic, known, slots)
 
 
-def _is_here(name: str) -> BadOption:
-    return BadOption(
+def _declared(
+    redis: Redis, namespace: str, topic: Topic, kind: str
+) -> tuple[bool, str, int, Growth]:
+    """Whether a topic is declared under a word for its kind; the word, slots and growth it has."""
+    words = (topic.name, identity_of(topic, kind), TopicOptions.of(topic).to_json())
+    is_done, stands = redis.one(Call(of("declare"), topics_key(namespace), words))
+    known, numbers = stands.split()
+    return bool(is_done), known.decode(), *grown_from(numbers)
+
+
+def _mismatch(topic: Topic, known: str, slots: int) -> TopicMismatch:
+    kind = str(Kind.DELAY) if known.startswith(ELSEWHERE) else known
+    if kind != topic.kind:
+        return TopicMismatch(topic.name, "kind", kind, str(topic.kind))
+    return TopicMismatch(topic.name, "slots", slots, topic.slots)
+
+
+def _is_here(name: str) -> LiesHere:
+    return LiesHere(
         "timers_db", "", f"topic {name!r} was declared without it, and its messages lie in Redis",
         "have its workers empty it without timers_db and delete it, or take another name",
     )  # fmt: skip

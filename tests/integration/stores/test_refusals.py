@@ -120,10 +120,9 @@ def held(server: PostgresServer, database: str) -> Iterator[None]:
 def test_a_mariadb_whose_rows_are_locked_says_so_at_the_end_of_one_wait(
     mariadb: MariaDbServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    waits = f"innodb_lock_wait_timeout = {sql_mariadb.LOCK_WAIT_S}"
-    assert waits in sql_mariadb._SESSION
-    session = sql_mariadb._SESSION.replace(waits, "innodb_lock_wait_timeout = 1")
-    monkeypatch.setattr(sql_mariadb, "_SESSION", session)
+    waits = "innodb_lock_wait_timeout"
+    assert sql_mariadb._SETTINGS[waits] == sql_mariadb.LOCK_WAIT_S
+    monkeypatch.setitem(sql_mariadb._SETTINGS, waits, 1)
     url = mariadb.new_database()
     tries: list[int] = []
 
