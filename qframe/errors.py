@@ -109,11 +109,10 @@ class TopicMismatch(BadInput):
     def __init__(self, name: str, what: str, declared: object, asked: object) -> None:
         grows = what == "slots" and int(f"{asked}") > int(f"{declared}")
         more = f"double them: qframe topics resize {name} --slots {asked}" if grows else "rename it"
-        shown = repr(str(declared)) if isinstance(declared, str) else declared  # not as an enum's
         super().__init__(
             "topic", name,
             f"it was first declared with {what}={declared}, and now with {what}={asked}",
-            f"declare it with {what}={shown}, or {more}",
+            f"declare it with {what}={declared!r}, or {more}",
         )  # fmt: skip
 
 

@@ -127,7 +127,7 @@ class TopicCatalog:
                     self._known.pop(topic.name, None)
             if found is None:
                 raise UnknownTopic(topic.name)
-            raise TopicMismatch(topic.name, "kind", found.kind, topic.kind)
+            raise TopicMismatch(topic.name, "kind", str(found.kind), str(topic.kind))
         with self._guard:
             if topic.name in self._known:
                 known = self._known[topic.name]

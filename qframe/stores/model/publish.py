@@ -29,7 +29,7 @@ class ModelPublishing(ModelRole, Publishing):
         with self._lock:
             state = self._state(topic)
             if state.topic.kind is not topic.kind:
-                raise TopicMismatch(topic.name, "kind", state.topic.kind, topic.kind)
+                raise TopicMismatch(topic.name, "kind", str(state.topic.kind), str(topic.kind))
             is_same = state.topic.declared_slots == topic.declared_slots
             taken = [is_same and state.is_open(entry.slot) for entry in entries]
             now_ms = self._now_ms()

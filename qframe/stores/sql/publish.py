@@ -75,7 +75,7 @@ class SqlPublishing(SqlRole, Publishing):
         """Stores the entries; none if the topic was declared anew with another kind or slots."""
         declared = self._met[ref.topic.name].topic
         if declared.kind is not ref.topic.kind:
-            raise TopicMismatch(ref.topic.name, "kind", declared.kind, ref.topic.kind)
+            raise TopicMismatch(ref.topic.name, "kind", str(declared.kind), str(ref.topic.kind))
         if declared.declared_slots != ref.topic.declared_slots:
             return [None] * len(entries)
         return publish(transaction, ref, entries)
