@@ -19,7 +19,7 @@ SEARCHED: Final = ("waiting", "todo", "doing", "dead", "settled", "held")
 LOOK: Final = 20_000
 """How many messages a search looks at by default."""
 
-TOPIC_COSTS: Final = 100
+TOPIC_COSTS: Final = 20
 """As how many messages a whole topic counts at least in what is looked at, though it has none."""
 
 _PAGE: Final = 500
@@ -81,7 +81,7 @@ class Hits:
         records: the messages, one for each group that has it.
         looked: how many messages were looked at.
         place: where to go on; None where all was looked at. `@orders` where time was too short to
-            look it up in the topics behind `orders`.
+            look it up in the topics behind `orders`; `@@orders` where it was found before that.
         has_more: whether an index leads to more than were asked for.
         unread: the streams that were not looked at, as no index of theirs leads to a key, and one
             of another topic has led to messages.
@@ -116,16 +116,19 @@ def searched(
     sought = Sought(id=query.id, key=query.key)
     if place is None or place.startswith(_LOOKED_UP):
         past = (place or "").removeprefix(_LOOKED_UP)
-        indexed = [each for each in topics if each.name > past and _is_indexed(each, query)]
+        behind_it = past.removeprefix(_LOOKED_UP)
+        indexed = [each for each in topics if each.name > behind_it and _is_indexed(each, query)]
         pages = Rounds[list[Record]](seconds=LOOK_UP_S).look(
             indexed, lambda topic: store.find(topic, sought, limit + 1).records
         )
         found = [record for page in pages for record in page]
         fitting = [record for record in found if query.fits(record)]
+        has_found = bool(fitting) or past.startswith(_LOOKED_UP)
         is_cut = len(pages) < len(indexed)
-        if fitting or is_cut:
+        if has_found or is_cut:
             unread = [topic.name for topic in topics if not _is_indexed(topic, query)]
-            place = place_behind(indexed[len(pages) - 1].name) if is_cut else None
+            last = indexed[len(pages) - 1].name if is_cut else ""
+            place = place_behind(last, has_found=has_found) if is_cut else None
             return Hits(fitting[:limit], 0, place, has_more=len(found) > limit, unread=unread)
         place = None
     name, behind = (topics[0].name, None) if place is None else _read_place(place)
@@ -148,9 +151,12 @@ def searched(
     return Hits(hits, looked, None)
 
 
-def place_behind(name: str) -> str:
-    """The place of a search that has looked a message up in all topics up to one."""
-    return f"{_LOOKED_UP}{name}"
+def place_behind(name: str, *, has_found: bool) -> str:
+    """The place of a search that has looked a message up in all topics up to one.
+
+    One that has found something does not look message by message at last.
+    """
+    return f"{_LOOKED_UP * (1 + has_found)}{name}"
 
 
 def _is_indexed(topic: Topic, query: Query) -> bool:

@@ -24,6 +24,7 @@ from qframe.options.settings import Settings
 from qframe.producing.buffered import Buffers
 from qframe.producing.catalog import TopicCatalog
 from qframe.producing.producer import Producer
+from qframe.producing.sweeping import OccasionalSweeper
 from qframe.redaction import shown_url
 from qframe.runtime.handler.spec import ConsumerSpec
 from qframe.runtime.policies.checkers import Checkers
@@ -209,6 +210,7 @@ class AppParts:
                     batch=opened.settings.publish_batch, clock=opened.clock,
                     carry=None if self.tracing is None else self.tracing.carried,
                     hints=PublishHints(self.events),
+                    sweeper=OccasionalSweeper(self.store().sweep, opened.clock),
                 )  # fmt: skip
         return producer
 

@@ -65,6 +65,20 @@ def left_out(looked: Sequence[str], total: int) -> Finding | None:
     )  # fmt: skip
 
 
+def sweeping(facts: GroupFacts) -> Finding | None:
+    """What has expired is removed as quickly as it comes."""
+    behind_s = max((report.behind_s for report in facts.reports), default=0)
+    if not behind_s:
+        return None
+    return Finding(
+        check="sweeping", level="warning",
+        what=f"a worker of {facts.topic.name} has been behind with sweeping for "
+        f"{span(behind_s * 1000)}: more expires than it removes in a tenth of the store's time",
+        remedy="start another worker of the topic, which sweeps too; or let less expire: a shorter "
+        "dedupe_window or history forgets earlier, and larger batches leave fewer marks",
+    )  # fmt: skip
+
+
 def astray(topic: Topic, found: TopicTotals) -> Finding:
     """A topic that lies in the database of timers lies in Redis as well."""
     count = sum(totals.lag for totals in found.groups[:1])
@@ -159,4 +173,5 @@ GROUP_CHECKS: Final[tuple[Callable[[GroupFacts], Finding | None], ...]] = (
     workers,
     parked,
     breaker,
+    sweeping,
 )

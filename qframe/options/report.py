@@ -40,6 +40,8 @@ class ConsumerReport(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
         pause_ms: while its breaker is open, how long it pauses from when this was reported; 0 once
             the pause is over and a probe is wanted. None where it is closed.
         full: the slots in which so much is parked that their lines are not read.
+        behind_s: for how long its worker has been behind with sweeping the topic, once that is more
+            than a minute.
         started_ms: when its worker started, by the store's clock.
         stacks: where its handlers are in their code, up to `MOST_STACKS`; None unless somebody
             has asked for that.
@@ -53,6 +55,7 @@ class ConsumerReport(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
     failures: int = 0
     pause_ms: int | None = None
     full: tuple[int, ...] = ()
+    behind_s: int = 0
     started_ms: int | None = None
     stacks: tuple[HandlerStack, ...] | None = None
 

@@ -18,6 +18,7 @@ from qframe.producing.catalog import TopicCatalog
 from qframe.producing.entry import entry_of
 from qframe.producing.entry_sender import EntrySender
 from qframe.producing.outgoing import MessageOptions, Outgoing, outgoing, refuse_one_body
+from qframe.producing.sweeping import OccasionalSweeper
 from qframe.stores.base import Publishing
 from qframe.stores.types import Entry
 from qframe.topic import Topic, checked_count
@@ -46,6 +47,7 @@ class Producer:
         carry: adds to the headers of a message that another thread may send what is to go with it,
             such as the context of a trace; None for nothing.
         hints: looks at what handlers publish under an id that is made up.
+        sweeper: removes what is no longer needed, now and then; None if others do.
     """
 
     def __init__(
@@ -59,8 +61,10 @@ class Producer:
         pause: Callable[[float], object] = time.sleep,
         carry: Callable[[Mapping[str, str] | None], dict[str, str] | None] | None = None,
         hints: Hints | None = None,
+        sweeper: OccasionalSweeper | None = None,
     ) -> None:
         self._sender = EntrySender(store, catalog, clock, pause)
+        self._sweeper = sweeper
         self._carry = carry
         self._hints = hints
         self._catalog = catalog
@@ -86,7 +90,7 @@ class Producer:
         entry = entry_of(found, item, f"{token}-0", batch_mark(token), self._max_body)
         if HOLDER.get() is not None:
             self._hint(found, (entry,))
-        [outcome] = self._sender.send(found, (entry,))
+        [outcome] = self._sent(found, (entry,))
         published = Published(entry.id, outcome)
         if outcome is Outcome.FULL:
             raise TopicFull(found.name, [published])
@@ -119,7 +123,7 @@ class Producer:
         published: list[Published] = []
         for start in range(0, len(entries), size):
             part = entries[start : start + size]
-            outcomes = self._sender.send(found, part)
+            outcomes = self._sent(found, part)
             published += map(Published, map(_ID_OF, part), outcomes)
             if Outcome.FULL in outcomes:
                 rest = entries[start + size :]
@@ -160,10 +164,16 @@ class Producer:
         for number, entry in enumerate(entries):
             if not entry.id:
                 entry.name(f"{token}-{number}", mark)
-        outcomes = self._sender.send(topic, entries)
+        outcomes = self._sent(topic, entries)
         return [
             Published(entry.id, outcome) for entry, outcome in zip(entries, outcomes, strict=True)
         ]
+
+    def _sent(self, topic: Topic, entries: Sequence[Entry]) -> Sequence[Outcome]:
+        outcomes = self._sender.send(topic, entries)
+        if self._sweeper is not None:
+            self._sweeper.look(topic)
+        return outcomes
 
     def _hint(self, topic: Topic, entries: Iterable[Entry]) -> None:
         """Has what a handler publishes looked at, unless each attempt publishes the same ids."""

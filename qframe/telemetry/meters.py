@@ -17,6 +17,7 @@ from qframe.telemetry.timed_store import StoreTimes
 
 CellMaker = Callable[[str, str], MutableSequence[int]]
 
+BEHIND_TOLD_S: Final = 90.0
 _WHERE: Final = ("topic", "group")
 _TICKS: Final = {
     f"schedule.{what}": what for what in ("fired", "missed", "skipped", "dropped")
@@ -45,11 +46,15 @@ class Meters:
         self._meters: dict[tuple[str, str], ConsumerMeter] = {}
         self._times = StoreTimes(clock)
         self._ticks = dict.fromkeys(_TICKS.values(), 0)
+        self._behind: dict[str, tuple[int, float]] = {}
 
     def __call__(self, name: str, facts: dict[str, Any]) -> None:
         """Hears an event."""
         if name in _TICKS:
             self._ticks[_TICKS[name]] += facts["count"]
+        if name == "sweep.behind":
+            told = facts["for_s"], self._clock.monotonic_s()
+            self._behind.update(dict.fromkeys(facts["topics"], told))
         meter = self._meters.get((facts.get("topic", ""), facts.get("group", "")))
         if meter is not None:
             meter.hear(name, facts)
@@ -72,13 +77,32 @@ class Meters:
         """All numbers, as they are now."""
         with self._guard:
             meters = list(self._meters.values())
-        return [*_of_consumers(meters), *self._of_store(), self._of_schedules(), _build_info()]
+        return [
+            *_of_consumers(meters),
+            *self._of_store(),
+            self._of_schedules(),
+            self._of_sweeping(),
+            _build_info(),
+        ]
 
     def _of_schedules(self) -> Family:
         ticks = [((what,), float(count)) for what, count in self._ticks.items()]
         return Family(
             "qframe_schedule_ticks", "counter", "Ticks of schedules, by what became of them.",
             ("outcome",), ticks,
+        )  # fmt: skip
+
+    def _of_sweeping(self) -> Family:
+        """The sweeper tells each minute that it is behind, until it is not."""
+        now_s = self._clock.monotonic_s()
+        told = [
+            ((topic,), float(for_s if now_s - at_s < BEHIND_TOLD_S else 0))
+            for topic, (for_s, at_s) in self._behind.items()
+        ]
+        return Family(
+            "qframe_sweep_behind_seconds", "gauge",
+            "For how long the worker is behind with sweeping a topic, once that is over a minute.",
+            ("topic",), told,
         )  # fmt: skip
 
     def _of_store(self) -> list[Family]:

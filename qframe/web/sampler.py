@@ -24,6 +24,7 @@ from qframe.admin.totals import TopicTotals, Totals, totals_in
 from qframe.clock import Clock
 from qframe.errors import CoordinatorUnavailable, QFrameError, StoreDamaged, StoreUnavailable
 from qframe.options.report import report_of
+from qframe.producing.sweeping import OccasionalSweeper
 from qframe.roster import Roster
 from qframe.schedules.records import GROUP, next_due_ms
 from qframe.schedules.records import TOPIC as SCHEDULES
@@ -150,6 +151,7 @@ class Sampler:
         self._guard = threading.Lock()
         self._look = Look()
         self._rounds = Rounds[_TopicLook](clock)
+        self._sweeper = OccasionalSweeper(lambda topic, most: store().sweep(topic, most), clock)
         self._fresh_until_s = float("-inf")
         self._points: dict[tuple[str, str], deque[ChartPoint]] = {}
         self._took_s: float | None = None
@@ -214,6 +216,7 @@ class Sampler:
             nonlocal are_told
             found = self._look_at(store, topic, now_ms(topic), are_told=are_told)
             are_told = found.rosters is not None
+            self._sweeper.look(topic)
             return found
 
         seen = self._rounds.look(topics, look_at, first)

@@ -55,6 +55,18 @@ def test_an_event_counts_under_its_own_name_alone(event: str) -> None:
     }
 
 
+def test_a_sweeper_is_behind_for_as_long_as_it_says_so() -> None:
+    clock = VirtualClock()
+    meters = Meters(clock)
+    name = "qframe_sweep_behind_seconds"
+    for seconds in (60, 120):
+        meters("sweep.behind", {"topics": ["orders"], "for_s": seconds})
+        clock.advance(60_000)
+        assert numbers(meters)[name, ("orders",)] == seconds
+    clock.advance(31_000)
+    assert numbers(meters)[name, ("orders",)] == 0
+
+
 def test_each_call_of_a_handler_counts_once_the_slow_ones_for_themselves() -> None:
     meter = Meters(VirtualClock()).of(*WHERE)
     meter.handled(3, 10.0, [8.0])

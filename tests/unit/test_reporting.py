@@ -10,7 +10,7 @@ from contexts import context_of
 from qframe.clock import VirtualClock
 from qframe.errors import BadOption, StoreUnavailable
 from qframe.events import Events
-from qframe.options.report import ConsumerReport
+from qframe.options.report import ConsumerReport, report_of
 from qframe.options.tuning import STACKS_S, Tuning
 from qframe.runtime.process.live_settings import LiveSettings, SettingsPoller
 from qframe.runtime.process.reporter import EVERY_S, Reporter
@@ -28,10 +28,18 @@ class Reports:
         self.asked: list[bool] = []
         store = MagicMock()
         store.now_ms = self.clock.now_ms
-        store.report = lambda *_: self.written.append(self.asked[-1])
+        self.words: list[str] = []
+        store.report = self._write
         consumer = MagicMock(group="g", context=context_of(TOPIC))
         consumer.report = self._report
-        self.reporter = Reporter(worker="w", consumers=[consumer], store=store, clock=self.clock)
+        self.behind_s: dict[str, int] = {}
+        self.reporter = Reporter(
+            worker="w", consumers=[consumer], store=store, clock=self.clock, behind_s=self.behind_s
+        )
+
+    def _write(self, _topic: Topic, _group: str, _worker: str, text: str) -> None:
+        self.written.append(self.asked[-1])
+        self.words.append(text)
 
     def _report(self, *, with_stacks: bool) -> ConsumerReport:
         self.asked.append(with_stacks)
@@ -47,6 +55,16 @@ class Reports:
 def test_what_has_not_changed_is_reported_every_ten_seconds() -> None:
     reports = Reports()
     assert [reports.after(0), reports.after(EVERY_S - 1), reports.after(1)] == [1, 1, 2]
+
+
+def test_it_is_reported_at_once_that_sweeping_is_behind() -> None:
+    reports = Reports()
+    reports.after(0)
+    reports.behind_s[TOPIC.name] = 60
+    assert reports.after(1) == 2
+    found = report_of(reports.words[-1])
+    assert found is not None
+    assert found.behind_s == 60
 
 
 def test_stacks_are_told_until_the_stores_clock_says_so_and_a_minute_at_most() -> None:

@@ -121,6 +121,8 @@ def test_topics_are_swept_by_turns_and_take_a_tenth_of_the_time() -> None:
 def test_it_tells_each_minute_of_what_it_is_behind_with_and_sees_to_growths_meanwhile() -> None:
     clock, told, events = VirtualClock(), list[tuple[str, Any, Any]](), Events()
     events.listen(lambda name, facts: told.append((name, facts["topics"], facts["for_s"] // 60)))
+    events.listen(lambda *_: behind.append({**sweeper.behind_s}))
+    behind: list[dict[str, int]] = []
     store = Busy(clock, {"a": 700_000, "b": 10})
     topics = [Topic(name, slots=1) for name in "ab"]
     sweeper = sweeper_of(store, clock, *topics, events=events)
@@ -128,6 +130,8 @@ def test_it_tells_each_minute_of_what_it_is_behind_with_and_sees_to_growths_mean
     sweeper.finish_growths = lambda: looks.append(clock.monotonic_s())  # type: ignore[method-assign]
     sweeper.sweep()
     assert told == [("sweep.behind", ["a"], 1), ("sweep.behind", ["a"], 2)]
+    assert behind == [{"a": 60}, {"a": 120}]
+    assert sweeper.behind_s == {}
     assert len(looks) == 2
 
 

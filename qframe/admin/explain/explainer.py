@@ -66,7 +66,7 @@ class Explainer:
         )
         told = [each for topic, found in looked_up for each in self._told(topic, found)]
         if len(looked_up) < len(topics):
-            return [*told, _cut(topics, len(looked_up), self._sought)]
+            return [*told, _cut(topics, len(looked_up), self._sought, has_found=bool(told))]
         if told:
             return told
         pages = []
@@ -274,7 +274,9 @@ class Explainer:
         return Cause("forgotten", text, {"published_ms": published_ms})
 
 
-def _cut(topics: Sequence[Topic], looked_up: int, sought: Sought) -> Explanation:
+def _cut(
+    topics: Sequence[Topic], looked_up: int, sought: Sought, *, has_found: bool
+) -> Explanation:
     """Says that it was not looked up in all topics."""
     last = topics[looked_up - 1].name
     text = (
@@ -285,7 +287,7 @@ def _cut(topics: Sequence[Topic], looked_up: int, sought: Sought) -> Explanation
         topic="", group=None, state="absent",
         causes=(Cause("unknown", text, {"looked": 0, "complete": False}),),
         id=sought.id, key=sought.key, slot=sought.slot, offset=sought.offset, looked=0,
-        place=place_behind(last),
+        place=place_behind(last, has_found=has_found),
     )  # fmt: skip
 
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from types import MappingProxyType
 from typing import Final, Protocol
 
 import msgspec
@@ -33,6 +34,7 @@ class Reporter:
         consumers: the worker's consumers.
         store: keeps the reports.
         clock: the clock.
+        behind_s: for how long the worker has been behind with sweeping topics, by their names.
     """
 
     def __init__(
@@ -42,8 +44,10 @@ class Reporter:
         consumers: Sequence[Consumer],
         store: SettingsStore,
         clock: Clock,
+        behind_s: Mapping[str, int] = MappingProxyType({}),
     ) -> None:
         self._worker = worker
+        self._behind_s = behind_s
         self._consumers = consumers
         self._store = store
         self._clock = clock
@@ -66,7 +70,9 @@ class Reporter:
         consumer = self._consumers[number]
         is_asked = self._is_asked(number, tuning.stacks_until_ms)
         report = msgspec.structs.replace(
-            consumer.report(with_stacks=is_asked), started_ms=self._started()
+            consumer.report(with_stacks=is_asked),
+            started_ms=self._started(),
+            behind_s=self._behind_s.get(consumer.context.topic.name, 0),
         )
         now_s = self._clock.monotonic_s()
         before, at_s = self._last.get(number, (None, 0.0))

@@ -43,6 +43,9 @@ class Sweeper(Service):
         events: told, each minute, which topics it is more than a minute behind with.
         on_failure: called when it ends by an error.
         clock: the worker's.
+
+    Attributes:
+        behind_s: for how long it has been behind with topics, if for more than a minute.
     """
 
     def __init__(
@@ -62,6 +65,7 @@ class Sweeper(Service):
         self._events = events
         self._clock = clock
         self._deep_until_s: dict[str, float] = {}  # by topic: looking again would find the same
+        self.behind_s: dict[str, int] = {}
 
     def run(self) -> None:
         """Sweeps until it is stopped."""
@@ -85,6 +89,7 @@ class Sweeper(Service):
                 removed += step
                 if step < STEP:
                     left.remove(topic)
+                    self.behind_s.pop(topic.name, None)
                     continue
                 took_s = self._clock.monotonic_s() - before_s
                 self._stopping.wait(max(SHORTEST_REST_S, REST * took_s))
@@ -94,6 +99,7 @@ class Sweeper(Service):
                 told = minutes
                 self.finish_growths()
                 names = [topic.name for topic in left]
+                self.behind_s.update(dict.fromkeys(names, round(now_s - began_s)))
                 self._events.emit("sweep.behind", topics=names, for_s=round(now_s - began_s))
         return removed
 

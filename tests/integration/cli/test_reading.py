@@ -162,7 +162,7 @@ def test_looks_at_many_topics_say_how_far_they_came(program: Program) -> None:
     assert "it was looked up in 1 of 3 topics, up to a" in told
     assert "go on: qframe search --id one --from @a" in told
     found = json.loads(said("search", "--id", "one", "--from", "@a", "--json"))
-    assert ([each["id"] for each in found["found"]], found["place"]) == (["one"], "@b")
+    assert ([each["id"] for each in found["found"]], found["place"]) == (["one"], "@@b")
 
 
 def test_a_message_that_is_nowhere_is_said_to_be(shop: Program) -> None:

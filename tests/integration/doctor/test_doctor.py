@@ -395,10 +395,13 @@ def test_what_workers_report_of_parked_messages_and_an_open_breaker_is_found(
         topic = Topic("events", slots=2)
         store.declare(topic)
         store.subscribe(topic, "g")
-        report = ConsumerReport(max_attempts=5, failures=12, pause_ms=30_000, full=(1,))
+        report = ConsumerReport(
+            max_attempts=5, failures=12, pause_ms=30_000, full=(1,), behind_s=180
+        )
         store.report(topic, "g", "w", report.to_json())
         found = found_by(url, clock=clock)
-        assert levels(found) == {"breaker": "warning", "parked": "warning"}
+        assert levels(found) == dict.fromkeys(("breaker", "parked", "sweeping"), "warning")
+        assert "behind with sweeping for 3 min" in found["sweeping"].what
         assert "the circuit breaker of events/g is open, after 12" in found["breaker"].what
         Bench(lambda _: store, lambda _: None, "t").publish(topic, 1)
         clock.advance(5000)

@@ -1,22 +1,23 @@
 #!lua
 -- Purpose: queues messages under their subjects for every group of a slot.
 -- KEYS[1] slot: the slot's prefix; what is touched begins with it.
--- ARGV[1] given (now), ARGV[2] declared, ARGV[3] window, ARGV[4] limit, ARGV[5] gap timeout, ARGV[6]
---   mark; then for each message three: how it comes, its subject, its envelope. `declared` is the
---   topic's kind, and with how many slots it was declared. `how` is empty for a message that is due
---   now under the mark of ARGV[6]; else msgpack of [mark, other mark, at, delay, priority,
---   sequence, series, place, follows]: the mark of a series, its time, and the time that it follows.
+-- ARGV[1] given (now), ARGV[2] declared, ARGV[3] window, ARGV[4] limit, ARGV[5] gap timeout,
+--   ARGV[6] mark; then for each message three: how it comes, its subject, its envelope.
+--   `declared` is the topic's kind, and with how many slots it was declared. `how` is empty for a
+--   message that is due now under the mark of ARGV[6]; else msgpack of [mark, other mark, at,
+--   delay, priority, sequence, series, place, follows]: the mark of a series, its time, and the
+--   time that it follows.
 -- Reply: a letter for each message: s stored, m merged, r replaced, d duplicate, f full. The
---   error CLOSED if the slot is being split, or was, or the topic was declared anew otherwise: none
---   of it is stored.
+--   error CLOSED if the slot is being split, or was, or the topic was declared anew otherwise:
+--   none of it is stored.
 -- Cost: for new subjects 7 commands and 4 for each group; 1 to 8 for each message and group that
 --   meets an equal; 6 for each pull that stands there and
 --   is answered; 2 to ring.
 -- Promise: one atomic step; a message whose mark is remembered adds nothing.
 local slot = KEYS[1]
 local given, declared, window = ARGV[1], ARGV[2], tonumber(ARGV[3])
-local kind = string.match(declared, '^%a*')
 local limit, gap_timeout, mark = tonumber(ARGV[4]), tonumber(ARGV[5]), ARGV[6]
+local kind = string.match(declared, '^%a*')
 --@include time many bell closed marks head places arrive
 if is_closed(slot, declared) then
   return refusal()
