@@ -26,7 +26,9 @@ those who publish, and operators. Nothing runs at the same time, and no time pas
   to get there and a drawn time back. In times of trouble it is refused, is lost on the way there
   or on the way back, comes seconds late, or reaches some slots and is heard of others only. The
   store is `stores.model`, behind a clock that stands still and goes back; its bells arrive late,
-  or never. Slots are shared through it by the leases of `coordination.lease`.
+  or never. Slots are shared through it by the leases of `coordination.lease`. In some runs rights
+  are revoked and given back: for a while the store refuses some operations of a worker, or of all,
+  or their parts of some slots, and does all others.
 * **A plan** (`plan`) is drawn from the seed alone: kind, slots, options, 50 messages with what
   their handlers do call by call, and 10 faults. A third of the plans are gentle: they have only
   faults after which a delivery may not count whose handler has not failed.
@@ -50,7 +52,12 @@ those who publish, and operators. Nothing runs at the same time, and no time pas
   be missing, keys keep their order, and until old leases have passed alone two workers may have
   one. In half of such plans with streams that keep order, keys are parked most of the time, and
   handlers overrun their time. Some are those of one of several servers, which has some of the
-  slots, and the roster if it has the first. The database of an outbox fails over as well.
+  slots, and the roster if it has the first. The database of an outbox fails over as well;
+  `redeclaring`, a second topic, which operators delete and declare anew, with another kind or
+  other slots. Two users publish to it: one gives a `Topic`, the other its name. What is stored
+  after the last deletion is there at the end, once. Publishing and declaring raise the errors that
+  they name, and no others; `straying`, a second store whose relay serves the same outbox, which may
+  have belonged to it at first. That store gets nothing, and its relay changes no row.
 * **Pulls stand** in half of the plans (`bell`), as on Redis: a message that comes alone into a slot
   that a pull has left quiet is handed out at once, and the reply goes to the worker's bell. It
   comes late, to a worker that is frozen, or that was killed and not missed yet; or it is lost with

@@ -105,7 +105,9 @@ class Audit:
         if self._world.schedules is not None:
             self._world.schedules.check()
             late = self._world.schedules.late()
-        for part in (self._world.decisions, self._world.timers, self._world.purges):
+        stray = self._world.outbox.stray if self._world.outbox is not None else None
+        parts = self._world.decisions, self._world.timers, self._world.purges
+        for part in (*parts, self._world.redeclared, stray):
             if part is not None and part.open:
                 late.append(f"{part.open} operators")
         if not (self._left() or unrelayed or grows or late) and self._are_shared():
@@ -138,6 +140,8 @@ class Audit:
         }
         if self._world.timers is not None:
             self._world.timers.check()
+        if self._world.redeclared is not None:
+            self._world.redeclared.check()
         if astray := self._ledger.astray(lambda group, name: name in dead[group]):
             raise Broken(f"these are neither handled nor dead: {astray}")
 

@@ -71,6 +71,8 @@ class SimulatedFailover:
             self._world.schedules.failed_over()
         if self._world.timers is not None:
             self._world.timers.failed_over()
+        if self._world.redeclared is not None:
+            self._world.redeclared.failed_over()
         self._scheduler.at(self._scheduler.now + SEEN_S, self._tune_again)
         for bell in server.rung:
             bell.cut()

@@ -14,7 +14,9 @@ from simulation.store import Connection, Trouble
 if TYPE_CHECKING:
     from simulation.world import World
 
-LINKS = ("refused", "lost before", "lost after", "late", "slow", "cut", "bells lost")
+LINKS = (
+    "refused", "lost before", "lost after", "late", "slow", "cut", "bells lost", "forbidden",
+)  # fmt: skip
 
 
 class Faults:
@@ -73,6 +75,10 @@ class Faults:
         world = self._world
         parts = world.schedules, world.decisions, world.timers, world.purges
         operators = [each.connection for each in parts if each is not None]
+        if world.redeclared is not None:
+            operators += world.redeclared.connections
+        if world.outbox is not None and world.outbox.stray is not None:
+            operators += world.outbox.stray.connections
         movers = growth.connections if growth is not None else ()
         return [*found, self._world.users, *movers, *operators]
 

@@ -33,6 +33,10 @@ class OutboxDatabase:
         process: whose clock it has.
         on_committed: called with each row that is there from now on.
         on_deleted: called with each row that is there no more.
+
+    Attributes:
+        bound: the mark of the store that it belongs to; None if it belongs to none.
+        on_bound: called with each mark that it gets.
     """
 
     def __init__(
@@ -44,6 +48,8 @@ class OutboxDatabase:
         self.lines: dict[int, SimulatedLock] = defaultdict(SimulatedLock)
         self.on_committed = on_committed
         self.on_deleted = on_deleted
+        self.bound: int | None = None
+        self.on_bound: Callable[[int], None] = lambda _: None
         self._numbers = 0
         self.failovers = 0
         self._then: tuple[dict[int, OutboxRow], int] = {}, 0
@@ -61,6 +67,11 @@ class OutboxDatabase:
         """Refuses to commit a transaction that began before the last failover."""
         if failovers != self.failovers:
             raise DatabaseAway("it has failed over")
+
+    def bind(self, mark: int) -> None:
+        """From now on it belongs to the store that has a mark."""
+        self.bound = mark
+        self.on_bound(mark)
 
     def number(self) -> int:
         """The next number, which no other row has, whether this one is committed or not."""
@@ -90,7 +101,7 @@ class Engine:
     """
 
     dialect = Dialect()
-    url = SimpleNamespace(database=None)
+    url = SimpleNamespace(database=None, render_as_string=lambda **_: "simulated://outbox")
 
     def __init__(self, database: OutboxDatabase, connection: Connection) -> None:
         self.database = database
@@ -129,9 +140,12 @@ class RelayTransaction:
         self._failovers = engine.database.failovers
         self.unmarked: dict[int, str] = {}
         self.marked: set[int] = set()
+        self.first_mark: int | None = None
+        self.mark: int | None = None
 
     def commit(self) -> None:
-        if self.gone or self.unmarked or self.marked:
+        is_bound = self.first_mark is not None or self.mark is not None
+        if self.gone or self.unmarked or self.marked or is_bound:
             self.engine.ask("outbox commit", self._apply)
 
     def _apply(self) -> None:
@@ -146,6 +160,10 @@ class RelayTransaction:
         for number in sorted(self.marked & rows.keys()):
             if rows[number].sent_at is None:
                 rows[number] = rows[number]._replace(sent_at=now_ms)
+        if self.first_mark is not None and self.database.bound is None:
+            self.database.bind(self.first_mark)
+        if self.mark is not None:
+            self.database.bind(self.mark)
 
 
 class RowStatements:
@@ -200,6 +218,20 @@ class RowStatements:
 
     def identity(self, connection: RelayTransaction) -> int:
         return int(connection.engine.ask("outbox identity", lambda: IDENTITY))
+
+    def bound(self, connection: RelayTransaction) -> int | None:
+        def read() -> int | None:
+            return connection.database.bound
+
+        return connection.engine.ask("outbox bound", read)  # type: ignore[no-any-return]
+
+    def bind_first(self, connection: RelayTransaction, mark: int) -> None:
+        connection.first_mark = mark
+        connection.engine.ask("outbox bind first", _nothing)
+
+    def bind(self, connection: RelayTransaction, mark: int) -> None:
+        connection.mark = mark
+        connection.engine.ask("outbox bind", _nothing)
 
 
 class Statement:

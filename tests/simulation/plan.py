@@ -57,6 +57,15 @@ TIMEOUT_S: Final = 0.5
 STANDING: Final = 0.5
 """The share of plans in which pulls of idle workers stand in the store."""
 WINDOW_S: Final = 5.0
+FORBIDDEN: Final = 0.15
+"""The share of plans that are not gentle in which rights are revoked, and given back."""
+FORBIDDEN_S: Final = 4.0
+REDECLARED: Final = 0.1
+"""The share of plans with a topic that is deleted and declared anew."""
+PUBLISHED: Final = 10
+"""How many messages each of its users publishes."""
+STRAY: Final = 0.5
+"""The share of plans with an outbox, and without a failover, in which a second store has it too."""
 AWAY: Final = {"gentle": (), "flaky": (), "harsh": ("late",)}
 """What more becomes of calls to the database of an outbox."""
 HANDLERS_ONLY: Final = ("rate_limit", "over", "breaker")
@@ -108,12 +117,30 @@ class FailoverPlan(msgspec.Struct, frozen=True):
         return slot % self.shards == self.shard
 
 
+class Binding(msgspec.Struct, frozen=True):
+    """An operator binds an outbox to the run's store."""
+
+    at_s: float
+
+
+class StrayPlan(msgspec.Struct, frozen=True):
+    """A second store, whose relay serves the run's outbox: when that starts.
+
+    It waits until the outbox is bound. If `was_first`, the outbox belonged to the second store, and
+    users wait until an operator has bound it to the run's store.
+    """
+
+    at_s: float
+    was_first: bool
+    bindings: tuple[Binding, ...]
+
+
 class OutboxPlan(msgspec.Struct, frozen=True):
     """An outbox: how many of four keys are published there, and what its database does.
 
     `window_s` is for how long the topic knows an id, if that is not long. Then the database is away
     for `away_s` as soon as so many messages have come through: their rows outlive their ids. Else
-    it may fail over.
+    it may fail over. If nothing fails over, a second store may have the outbox too.
     """
 
     share: int
@@ -122,6 +149,7 @@ class OutboxPlan(msgspec.Struct, frozen=True):
     away_s: float
     faults: tuple[Fault, ...]
     failover: FailoverPlan | None = None
+    stray: StrayPlan | None = None
 
 
 class GrowthPlan(msgspec.Struct, frozen=True):
@@ -206,6 +234,33 @@ class PurgePlan(msgspec.Struct, frozen=True):
     after_s: float | None
 
 
+class TopicChange(msgspec.Struct, frozen=True):
+    """A topic is deleted, and declared anew after so long, with a group or without one.
+
+    If `after_s` is None, the operator leaves that to others.
+    """
+
+    at_s: float
+    after_s: float | None
+    kind: str
+    slots: int
+    has_group: bool
+
+
+class RedeclaredPlan(msgspec.Struct, frozen=True):
+    """A topic that is deleted and declared anew: what it is at first, and what becomes of it.
+
+    Each of its users publishes at some times. If it `closes`, slots of a deleted topic are closed,
+    as on Redis.
+    """
+
+    kind: str
+    slots: int
+    closes: bool
+    changes: tuple[TopicChange, ...]
+    published_at_s: tuple[tuple[float, ...], ...]
+
+
 class Plan(msgspec.Struct, frozen=True):
     """A whole run.
 
@@ -238,6 +293,7 @@ class Plan(msgspec.Struct, frozen=True):
     purges: tuple[PurgePlan, ...] = ()
     failover: FailoverPlan | None = None
     stands: bool = False
+    redeclared: RedeclaredPlan | None = None
 
     @property
     def is_exact(self) -> bool:
@@ -336,7 +392,54 @@ def drawn(seed: int | str) -> Plan:
         shards = draw.choice([2, 3])
         failover = structs.replace(plan.failover, shards=shards, shard=draw.randrange(shards))
         plan = structs.replace(plan, failover=failover)
-    return plan
+    draw = Random(f"{seed}/forbidden")
+    if not plan.is_gentle and draw.random() < FORBIDDEN:
+        count = draw.randrange(1, 10 if plan.level == "flaky" else 4)
+        faults = [_forbidden(draw, plan.level) for _ in range(count)]
+        plan = structs.replace(plan, faults=(*plan.faults, *faults))
+    draw = Random(f"{seed}/redeclared")
+    if draw.random() < REDECLARED:
+        plan = structs.replace(plan, redeclared=_redeclared(draw))
+    return _strayed(Random(f"{seed}/stray"), plan)
+
+
+def _forbidden(draw: Random, level: str) -> Fault:
+    lasts_s = draw.uniform(0.05, SHORT_S if level == "flaky" else FORBIDDEN_S)
+    at_s = draw.uniform(0, SPAN_S + 1 - lasts_s)
+    return Fault("forbidden", at_s, lasts_s, draw.randrange(-1, WORKERS), draw.random())
+
+
+def _redeclared(draw: Random) -> RedeclaredPlan:
+    first = kind, slots = _kind_and_slots(draw)
+    changes = []
+    for _ in range(draw.randrange(1, 6)):
+        at_s = draw.uniform(0.2, SPAN_S)
+        after_s = draw.choice([0.0, draw.uniform(0, 0.1), draw.uniform(0, 2), None])
+        if draw.random() < 0.5:
+            kind, slots = _kind_and_slots(draw)
+        changes.append(TopicChange(at_s, after_s, kind, slots, draw.random() < 0.5))
+    times = [sorted(draw.uniform(0, SPAN_S + 1) for _ in range(PUBLISHED)) for _ in range(2)]
+    return RedeclaredPlan(*first, draw.random() < 0.5, tuple(changes), tuple(map(tuple, times)))
+
+
+def _kind_and_slots(draw: Random) -> tuple[str, int]:
+    return draw.choice(["stream", "ordered", "delay", "priority"]), draw.choice([1, 2, 4])
+
+
+def _strayed(draw: Random, plan: Plan) -> Plan:
+    """The plan, perhaps with a second store, if there is an outbox and nothing fails over."""
+    outbox = plan.outbox
+    if outbox is None or outbox.failover or plan.failover or draw.random() >= STRAY:
+        return plan
+    return structs.replace(plan, outbox=structs.replace(outbox, stray=_stray(draw)))
+
+
+def _stray(draw: Random) -> StrayPlan:
+    was_first = draw.random() < 0.5
+    bindings = [Binding(draw.uniform(0, SPAN_S)) for _ in range(draw.choice([0, 1, 2]))]
+    if was_first:
+        bindings.insert(0, Binding(draw.uniform(0, 3)))
+    return StrayPlan(draw.uniform(0, 2 if was_first else SPAN_S), was_first, tuple(bindings))
 
 
 def _parked(draw: Random, message: Sending) -> Sending:

@@ -3,7 +3,8 @@
 A row that is committed comes into its topic once, in the order of commits of its key, and is
 deleted after that; one that is rolled back never does. The database is away by itself, and between
 any two statements. It may fail over to a server that is a moment behind, which has rows and marks
-as they were, and gives numbers again; rows that it has lost need not come.
+as they were, and gives numbers again; rows that it has lost need not come. Or a second store has
+the same outbox, as `straying` tells: then relays know their store by its mark.
 """
 
 from __future__ import annotations
@@ -17,10 +18,14 @@ from typing import TYPE_CHECKING, Any, Final
 
 from sqlalchemy import create_engine
 
+from qframe.coordination.lease import LeaseCoordinator
+from qframe.events import Events
+from qframe.outbox.binding import OutboxBinding
 from qframe.outbox.commits import CommitSignal
 from qframe.outbox.outbox import Outbox
 from qframe.outbox.relay import BATCH, Relay
 from qframe.outbox.rows import OutboxRow
+from qframe.producing.catalog import TopicCatalog
 from qframe.producing.producer import Producer
 from simulation.growing import DeclaredTopic
 from simulation.ledger import Broken
@@ -34,6 +39,7 @@ from simulation.outbox_tables import (
 from simulation.plan import Fault, Sending
 from simulation.scheduler import Process
 from simulation.store import Connection, Trouble
+from simulation.straying import SimulatedStray
 
 if TYPE_CHECKING:
     from simulation.worker import SimulatedWorker
@@ -77,6 +83,9 @@ class SimulatedOutbox:
         self._forgotten: set[str] = set()
         self._ids: set[str] = set()
         world.ledger.on_stored = self._stored
+        self.stray: SimulatedStray | None = None
+        if self._plan.stray is not None:
+            self.stray = SimulatedStray(world, self, self._plan.stray)
 
     # Its users.
 
@@ -94,9 +103,11 @@ class SimulatedOutbox:
     def _publish(self, users: Process, message: Sending) -> None:
         scheduler, draw = self._scheduler, self._draw.random
         scheduler.sleep(max(0.0, message.at_s - scheduler.now))
+        while self.stray is not None and not self.stray.is_refused:
+            scheduler.sleep(AGAIN_S)
         tries = 0
         while True:
-            outbox, engine = self._outbox_of(users)
+            outbox, engine = self.outbox_of(users)
             connection = UserConnection(engine)
             is_last = draw() >= ROLLED_BACK
             name = f"m{message.number}" if is_last else f"m{message.number}.{tries}"
@@ -130,6 +141,8 @@ class SimulatedOutbox:
         if (failover := self._plan.failover) is not None:
             self._scheduler.at(failover.at_s - failover.behind_s, self._copy)
             self._scheduler.at(failover.at_s, self._fail_over)
+        if self.stray is not None:
+            self.stray.begin()
         for fault in self._plan.faults:
             self._scheduler.at(fault.at_s, partial(self._go_wrong, fault))
 
@@ -158,21 +171,34 @@ class SimulatedOutbox:
 
     def relay_of(self, worker: SimulatedWorker, fail: Callable[..., None]) -> Relay:
         """The relay of a worker that begins."""
-        outbox, _ = self._outbox_of(worker.process)
-        store: Any = worker.connection
-        clock: Any = worker.process
-        catalog: Any = DeclaredTopic(self._topic, store)
+        catalog: Any = DeclaredTopic(self._topic, worker.connection)
+        relay = self._relays[worker.process.name] = self.relay_over(
+            worker.connection, catalog, worker.coordinator, worker.events, fail
+        )
+        return relay
+
+    def relay_over(
+        self, connection: Connection, catalog: TopicCatalog, coordinator: LeaseCoordinator,
+        events: Events, fail: Callable[..., None],
+    ) -> Relay:  # fmt: skip
+        """A relay between the outbox and the store of a connection, in the process of this."""
+        outbox, _ = self.outbox_of(connection.process)
+        store: Any = connection
+        clock: Any = connection.process
         producer = Producer(
             store, catalog=catalog, max_body=1_000_000, batch=500, clock=clock,
             pause=self._scheduler.sleep,
         )  # fmt: skip
-        relay = self._relays[worker.process.name] = Relay(
-            outbox, store=store, producer=producer, catalog=catalog,
-            coordinator=worker.coordinator, events=worker.events, clock=clock, on_failure=fail,
+        binding = None
+        if self.stray is not None:
+            binding = OutboxBinding(outbox, store, events=events, clock=clock)
+        return Relay(
+            outbox, store=store, producer=producer, catalog=catalog, coordinator=coordinator,
+            events=events, clock=clock, on_failure=fail, binding=binding,
         )  # fmt: skip
-        return relay
 
-    def _outbox_of(self, process: Process) -> tuple[Outbox, Engine]:
+    def outbox_of(self, process: Process) -> tuple[Outbox, Engine]:
+        """The outbox as a process has it, and its way to the database."""
         name = process.name
         if name not in self._connections:
             connection = self._connections[name] = Connection(
@@ -236,7 +262,9 @@ class SimulatedOutbox:
         return [row.id for row in self.database.rows.values()]
 
     def check_bounded(self) -> None:
-        """No relay keeps more than a batch."""
+        """No relay keeps more than a batch, and that of a second store goes on."""
+        if self.stray is not None:
+            self.stray.check_alive()
         for name, relay in self._relays.items():
             if len(relay._gone) > BATCH or len(relay._untaken) > BATCH:
                 raise Broken(f"the relay of {name} keeps more than a batch")

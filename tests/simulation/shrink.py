@@ -71,6 +71,8 @@ def _smaller(plan: Plan) -> Iterator[Plan]:
         yield structs.replace(plan, is_pulled=False)
     if plan.outbox is not None:
         yield structs.replace(plan, outbox=None)
+        if plan.outbox.stray is not None:
+            yield structs.replace(plan, outbox=structs.replace(plan.outbox, stray=None))
         for number in range(len(plan.outbox.faults)):
             faults = plan.outbox.faults[:number] + plan.outbox.faults[number + 1 :]
             yield structs.replace(plan, outbox=structs.replace(plan.outbox, faults=faults))
@@ -82,6 +84,11 @@ def _smaller(plan: Plan) -> Iterator[Plan]:
         for number in range(len(plan.schedules.changes)):
             changes = plan.schedules.changes[:number] + plan.schedules.changes[number + 1 :]
             yield structs.replace(plan, schedules=structs.replace(plan.schedules, changes=changes))
+    if (redeclared := plan.redeclared) is not None:
+        yield structs.replace(plan, redeclared=None)
+        for number in range(len(redeclared.changes)):
+            left = redeclared.changes[:number] + redeclared.changes[number + 1 :]
+            yield structs.replace(plan, redeclared=structs.replace(redeclared, changes=left))
     if plan.failover is not None:
         yield structs.replace(plan, failover=None)
     if plan.stands:

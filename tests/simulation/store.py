@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from random import Random
-from typing import Any
+from typing import Any, Final
 
 from qframe.coordination.lease import LONGER
-from qframe.errors import AnswerLost, StoreUnavailable, UnknownGroup
+from qframe.errors import AnswerLost, StoreForbidden, StoreUnavailable, UnknownGroup
 from qframe.outcomes import Moved, Settled
 from qframe.roster import Owner
 from qframe.schedules.records import TOPIC as SCHEDULES
@@ -44,6 +45,18 @@ HALF_OPEN_S = 8.0
 """Within so long a worker of a harsh plan notices that its bell's connection is broken."""
 TICKS = "ticks"
 """The topic of what schedules publish."""
+REDECLARED = "redeclared"
+"""The topic that is deleted and declared anew."""
+_UNTOLD: Final = (TICKS, SCHEDULES.name, REDECLARED)
+"""Topics of which the ledger is not told, and from which no worker pulls."""
+REFUSED: Final = 0.5
+"""The share of operations that a missing right refuses; of partial ones the share of slots."""
+PARTIAL: Final = 0.5
+"""The share of missing rights that are those of some slots."""
+_PARTS: Final = {
+    "publish": 1, "pull": 2, "settle": 2, "acknowledge": 2, "renew": 2, "revoke": 2, "take": 2,
+}  # fmt: skip
+"""For each operation on several slots the place of its argument that has a part for each."""
 PATIENCE_S = 1.0
 """After so long a client gives a call up."""
 
@@ -55,6 +68,8 @@ class SimulatedServer(ModelStore):
 
     Attributes:
         tuned: what operators want each group's settings to be.
+        closes: whether a publisher that knows a deleted topic finds its slots closed, as on Redis.
+            Otherwise it is told, as by databases.
     """
 
     def __init__(self, process: Process, ledger: Ledger, *, stands: bool) -> None:
@@ -68,10 +83,14 @@ class SimulatedServer(ModelStore):
         self.on_ticks: Callable[..., None] = lambda *_: None
         self.on_published: Callable[..., None] = lambda *_: None
         self.on_timers: Callable[..., None] = lambda *_: None
+        self.on_deleted: Callable[[Topic], None] = lambda _: None
+        self.closes = False
         self._group_at: dict[str, str] | None = {} if stands else None
 
     def publish(self, topic: Topic, entries: Any) -> Any:
-        if topic.name in (TICKS, SCHEDULES.name):
+        if topic.name in _UNTOLD:
+            if self.closes and topic.name == REDECLARED and not self._is_current(topic):
+                raise SlotsClosed(Connection.url, topic.name, [None] * len(entries))
             outcomes = super().publish(topic, entries)
             if topic.name == TICKS:
                 self.on_ticks(entries, outcomes, self.now_ms())
@@ -86,6 +105,19 @@ class SimulatedServer(ModelStore):
         self.ledger.stored(entries, outcomes, self.now_ms())
         self.on_published(entries, outcomes, self.now_ms())
         return outcomes
+
+    def _is_current(self, topic: Topic) -> bool:
+        """Whether a topic is declared, and as its publisher knows it."""
+        state = self._states.get(topic.name)
+        if state is None:
+            return False
+        known = state.topic
+        return known.kind is topic.kind and known.declared_slots == topic.declared_slots
+
+    def delete(self, topic: Topic, limit: int = 500) -> bool:
+        if is_done := super().delete(topic, limit):
+            self.on_deleted(topic)
+        return is_done
 
     def change_timers(
         self, topic: Topic, changes: Sequence[TimerChange], *, by: str | None = None
@@ -215,8 +247,8 @@ class SimulatedServer(ModelStore):
         return is_open and cursor.receipt == delivery.receipt
 
     def _ring(self, topic: Topic, slots: Iterable[int] | None = None) -> None:
-        if topic.name in (TICKS, SCHEDULES.name):
-            return  # nobody pulls from there
+        if topic.name in _UNTOLD:
+            return
         state = self._state(topic)
         if self._group_at is not None:
             slots = [n for n in (state.slots if slots is None else slots) if state.slots[n].asleep]
@@ -273,17 +305,30 @@ class StoreClock:
 
 
 class Trouble:
-    """Something wrong with a connection until a moment."""
+    """Something wrong with a connection until a moment.
+
+    Attributes:
+        is_partial: whether a right is missing for some slots only.
+    """
 
     def __init__(self, what: str, until: float, size: float) -> None:
         self.what, self.until, self.size = what, until, size
+        self.is_partial = self._is_drawn("partial", PARTIAL)
+
+    def refuses(self, name: object) -> bool:
+        """Whether the right to an operation, or to a slot, is missing: always the same ones."""
+        return self._is_drawn(name, REFUSED)
+
+    def _is_drawn(self, name: object, share: float) -> bool:
+        return Random(f"{self.size}/{name}").random() < share
 
 
 class Connection:
     """A process's way to the store, as the `Store` that its parts use.
 
     Each call takes a drawn time to get there and a drawn time back. While there is trouble it is
-    refused, is lost on the way there or back, comes late, or reaches some slots only.
+    refused, is lost on the way there or back, comes late, or reaches some slots only. If its user
+    lacks a right, some operations are refused, and all others are done.
 
     Attributes:
         troubles: what is wrong with it, and was.
@@ -294,6 +339,7 @@ class Connection:
     """
 
     url = "simulated://"
+    namespace = "qframe"
 
     def __init__(self, server: SimulatedServer, process: Process, seed: object) -> None:
         self.server = server
@@ -389,8 +435,18 @@ class Connection:
             sleep(back_s)
         return result
 
+    def _forbidding(self, name: str) -> Trouble | None:
+        """Why its user may not do an operation, or not on all slots; None if it may."""
+        now = self.scheduler.now
+        for trouble in self.troubles:
+            if trouble.what == "forbidden" and trouble.until > now and trouble.refuses(name):
+                return trouble
+        return None
+
     def _fate(self, name: str) -> str | None:
         """What goes wrong with a call, if anything."""
+        if self._forbidding(name) is not None:
+            return "forbidden"
         trouble = self._trouble("refused", "lost before", "lost after", "late", "slow", "cut")
         if trouble is None or self._draw() >= 0.3 + 0.7 * trouble.size:
             return None
@@ -413,7 +469,9 @@ class Connection:
         if what == "lost before":
             sleep(self.patience_s * self._draw())
             raise AnswerLost(self.url, "no reply")
-        if what == "cut" and (cut := getattr(self, f"_cut_{name}", None)) is not None:
+        if what == "forbidden":
+            result = self._refuse(name, call)
+        elif what == "cut" and (cut := getattr(self, f"_cut_{name}", None)) is not None:
             result = cut(call.func, *call.args, **call.keywords)
         else:
             result = call()
@@ -422,6 +480,29 @@ class Connection:
             raise AnswerLost(self.url, "no reply")
         sleep(back_s)
         return result
+
+    def _refuse(self, name: str, call: partial[Any]) -> Any:
+        """Refuses a call, or its parts of some slots; the others are done and not answered.
+
+        Raises:
+            StoreForbidden: if nothing was done.
+            AnswerLost: if a part was done.
+        """
+        trouble = self._forbidding(name)
+        if trouble is not None and trouble.is_partial and name in _PARTS:
+            place = _PARTS[name]
+            arguments = list(call.args)
+            parts = arguments[place]
+            allowed = [one for one in parts if not trouble.refuses(getattr(one, "slot", one))]
+            if len(allowed) == len(parts):
+                return call()
+            if allowed:
+                is_mapping = isinstance(parts, Mapping)
+                arguments[place] = {one: parts[one] for one in allowed} if is_mapping else allowed
+                with suppress(SlotsClosed):
+                    call.func(*arguments, **call.keywords)
+                raise AnswerLost(self.url, "no permission", what="has refused its user a part")
+        raise StoreForbidden(self.url, "no permission")
 
     # Calls of which some slots hear nothing, or are not heard.
 

@@ -317,7 +317,7 @@ def _in_place_of(value: object) -> object | None:
 PLACES = (
     "qframe.runtime", "qframe.coordination", "qframe.service", "qframe.idempotency",
     "qframe.retry", "qframe.roster", "qframe.codec", "qframe.outbox", "qframe.producing",
-    "qframe.stores.splitting", "qframe.schedules",
+    "qframe.stores.splitting", "qframe.stores.store_mark", "qframe.schedules",
 )  # fmt: skip
 
 

@@ -23,6 +23,7 @@ from simulation.growing import DeclaredTopic, SimulatedGrowth
 from simulation.ledger import Broken, Ledger
 from simulation.plan import Fault, Plan, Sending
 from simulation.purging import SimulatedPurges
+from simulation.redeclaring import SimulatedRedeclaring
 from simulation.relaying import SimulatedOutbox
 from simulation.scheduler import Process, Scheduler
 from simulation.scheduling import SimulatedSchedules
@@ -75,6 +76,9 @@ class World:
         self.decisions = SimulatedDecisions(self) if plan.decisions else None
         self.timers = SimulatedTimers(self) if plan.timers else None
         self.purges = SimulatedPurges(self) if plan.purges else None
+        self.redeclared: SimulatedRedeclaring | None = None
+        if plan.redeclared is not None:
+            self.redeclared = SimulatedRedeclaring(self)
         self.failovers = 0
         if self.schedules is not None:
             self.server.on_ticks = self.schedules.stored
@@ -145,6 +149,8 @@ class World:
             self.timers.begin()
         if self.purges is not None:
             self.purges.begin()
+        if self.redeclared is not None:
+            self.redeclared.begin()
         if plan.failover is not None:
             SimulatedFailover(self).begin()
         faults = Faults(self)
