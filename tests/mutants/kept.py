@@ -17,6 +17,7 @@ from mutants.operators import OPERATORS
 from mutants.parts import PARTS
 from mutants.runtime import RUNTIME
 from mutants.schedules import SCHEDULES
+from mutants.simulated import SIMULATED
 from mutants.slimming import SLIMMING
 from mutants.slips import SLIPS
 from mutants.standing import STANDING
@@ -29,5 +30,5 @@ from mutants.watching import WATCHING
 KEPT: Final[list[Mutant]] = [
     *RUNTIME, *STORES, *SURVIVED, *GUARDS, *PARTS, *GROWTH, *STANDING, *SCHEDULES, *SLIPS,
     *DRIVERS, *OPERATORS, *EDGES, *FAILING_OVER, *KEEPING_AND_COPYING, *SWEEPING, *TIMING,
-    *WATCHING, *BATCHERS, *SLIMMING, *LOST,
+    *WATCHING, *BATCHERS, *SLIMMING, *LOST, *SIMULATED,
 ]  # fmt: skip
