@@ -10,7 +10,66 @@ SWEEPER: Final = UNIT + "test_sweeper.py"
 KEEP_ORDER: Final = UNIT + "test_keep_order.py"
 LANES: Final = UNIT + "test_lanes.py"
 
+OCCASIONAL: Final = UNIT + "test_occasional_sweeping.py"
+TIMERS_DB: Final = "tests/integration/stores/test_timers_db.py"
+
 SWEEPING: Final = [
+    Mutant(
+        "a producer sweeps at its first message",
+        "producing/sweeping.py",
+        "began_s + FIRST_S)",
+        "began_s)",
+        OCCASIONAL,
+    ),
+    Mutant(
+        "a producer sweeps half of the time",
+        "producing/sweeping.py",
+        "pause_s = REST * took_s",
+        "pause_s = took_s",
+        OCCASIONAL,
+    ),
+    Mutant(
+        "a producer that may not sweep tries again and again",
+        "producing/sweeping.py",
+        "        except StoreForbidden:\n            pause_s = math.inf\n",
+        "",
+        OCCASIONAL,
+    ),
+    Mutant(
+        "a producer sweeps nothing",
+        "producing/producer.py",
+        "        if self._sweeper is not None:\n            self._sweeper.look(topic)\n",
+        "",
+        OCCASIONAL,
+    ),
+    Mutant(
+        "a sweeper is behind for ever with what it was behind with",
+        "runtime/process/sweeper.py",
+        "                    self.behind_s.pop(topic.name, None)\n",
+        "",
+        SWEEPER,
+    ),
+    Mutant(
+        "timers go into whichever database a process was given",
+        "stores/pair.py",
+        "if mark != self._known_mark and self._timers.topic(mark_topic(mark).name) is None:",
+        "if False:",
+        TIMERS_DB + " -k another_database",
+    ),
+    Mutant(
+        "a topic that lies astray in Redis keeps workers from starting",
+        "stores/pair.py",
+        "                if self._timers.topic(topic.name) is None:\n                    raise\n",
+        "                raise\n",
+        TIMERS_DB + " -k stray",
+    ),
+    Mutant(
+        "a signpost of an earlier version has no mark for ever",
+        "stores/redis/topics.py",
+        "            self.unpoint(topic)  # one of an earlier version, without a mark\n",
+        "            return mark\n",
+        TIMERS_DB + " -k signpost",
+    ),
     Mutant(
         "a topic with much to remove is swept whole before the others",
         "runtime/process/sweeper.py",
