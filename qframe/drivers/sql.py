@@ -190,6 +190,7 @@ class Database:
         on_notified: Callable[[Sequence[str]], None] | None = None,
     ) -> None:
         self.backend: Backend = _backend(url)
+        self._is_closed = False
         self.shown: str = self.backend.shown
         self.clock: Clock | None = (
             clock if clock is not None or self.backend.has_clock else SYSTEM_CLOCK
@@ -248,6 +249,11 @@ class Database:
         return self.backend.listener()
 
     def close(self) -> None:
+        """Closes all connections; one that is in use, or that somebody opens late, after its use."""
+        self._is_closed = True
+        self.renew()
+
+    def renew(self) -> None:
         """Closes all connections that nobody uses now; more are opened when they are needed."""
         self.backend.pool.dispose()
         self.backend.pool = self.backend.pool.recreate()
@@ -259,7 +265,7 @@ class Database:
     def _before_fork(self) -> None:
         """Closes what the child could not even forget."""
         if not self.backend.outlives_fork:
-            self.close()
+            self.renew()
 
     def _begin_anew(self) -> None:
         """Has connections of its own in the child of a fork."""
@@ -282,7 +288,7 @@ class Database:
                     continue
                 if backend.is_gone(error):
                     # The others were opened to the same server, so they are likely broken too.
-                    self.close()
+                    self.renew()
                     if stage.connected and not stage.committing and not losses:
                         losses += 1
                         continue
@@ -316,7 +322,7 @@ class Database:
                 stage.committing = False
             raise
         finally:
-            if pool is not backend.pool and connection.is_valid:
+            if (self._is_closed or pool is not backend.pool) and connection.is_valid:
                 connection.invalidate()  # nobody would close it: its pool is given up
             connection.close()
         if transaction.notifications and self._on_notified is not None:

@@ -315,6 +315,18 @@ def test_a_file_is_free_at_once_when_a_signal_ends_what_writes_it(tmp_path: Path
     database.close()
 
 
+def test_who_comes_after_the_close_leaves_no_connection_open(bench_of: Make) -> None:
+    """Such as a thread of a worker that has ended: nobody would close what it has opened."""
+    bench = bench_of()
+    bench.database.close()
+    bench.database.write(lambda _: None)
+    assert bench.done == [["write", "COMMIT", "close", "invalidate", "close"]]
+    bench = bench_of()
+    bench.database.renew()
+    bench.database.write(lambda _: None)
+    assert bench.done == [["write", "COMMIT", "close", "close"]]
+
+
 def test_a_connection_of_a_pool_that_was_given_up_meanwhile_is_closed(bench_of: Make) -> None:
     bench = bench_of()
 

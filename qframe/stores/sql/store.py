@@ -72,7 +72,7 @@ class SqlStore(
 
     def reconnect(self) -> None:
         """Lets go of connections that nobody uses now."""
-        self._database.close()
+        self._database.renew()
 
     def close(self) -> None:
         """Frees connections; the store cannot be used any more."""
