@@ -249,7 +249,7 @@ class Database:
         return self.backend.listener()
 
     def close(self) -> None:
-        """Closes all connections; one that is in use, or that somebody opens late, after its use."""
+        """Closes all connections; those in use, and those that are opened late, after their use."""
         self._is_closed = True
         self.renew()
 

@@ -82,9 +82,16 @@ DRIVERS: Final = [
         DATABASE,
     ),
     Mutant(
+        "a connection stays open that was opened after the close of its store",
+        "drivers/sql.py",
+        "(self._is_closed or pool is not backend.pool)",
+        "pool is not backend.pool",
+        "tests/unit/test_sql_driver.py",
+    ),
+    Mutant(
         "a connection stays open whose pool was given up meanwhile",
         "drivers/sql.py",
-        "if pool is not backend.pool and connection.is_valid:",
+        "if (self._is_closed or pool is not backend.pool) and connection.is_valid:",
         "if False:",
         DATABASE,
     ),
