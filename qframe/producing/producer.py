@@ -105,7 +105,7 @@ class Producer:
             topic: the topic, or the name of one that is declared.
             items: bodies, or `Outgoing`.
             batch: how many go to the store in one call. A batch's share of a slot is stored
-                whole or not at all.
+                whole or not at all; on Redis in parts, if messages times groups are over 20,000.
 
         Raises:
             BadInput: if anything about one of them is wrong; nothing was written.

@@ -7,6 +7,7 @@ from typing import Final
 from mutants.mutant import UNIT, Mutant, conforms
 
 DELETED: Final = "tests/integration/publishing/test_deleted_topics.py"
+FAN_OUT: Final = "tests/integration/stores/redis/test_fan_out.py"
 MODELS: Final = UNIT + "test_model_round_trips.py"
 
 LOST: Final = [
@@ -58,6 +59,34 @@ LOST: Final = [
         "if declared.declared_slots != ref.topic.declared_slots:",
         "if False:",
         conforms("topics", "sqlite", "other_slots"),
+    ),
+    Mutant(
+        "a batch for many groups is one step, however many they are",
+        "stores/redis/scripts/publish_subjects.lua",
+        "if size > most then",
+        "if false then",
+        FAN_OUT,
+    ),
+    Mutant(
+        "a batch that was stored in parts is not known as a whole",
+        "stores/redis/scripts/publish_subjects.lua",
+        "  elseif parted and known[parted] then\n    return part()\n",
+        "",
+        FAN_OUT,
+    ),
+    Mutant(
+        "a part that is refused leaves the parts before it unsaid",
+        "stores/redis/publish.py",
+        "            raise AnswerLost(redis.shown, str(error)) from error\n",
+        "            raise\n",
+        FAN_OUT,
+    ),
+    Mutant(
+        "messages of a batch in parts are not known by their ids",
+        "stores/redis/publish.py",
+        "    for entry in share:\n        entry.mark = entry.id\n    letters",
+        "    letters",
+        FAN_OUT,
     ),
     Mutant(
         "a look at all topics begins with the first one each time",

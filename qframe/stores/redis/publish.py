@@ -13,7 +13,7 @@ from qframe.clock import SYSTEM_CLOCK, Clock
 from qframe.codec import batch_mark_of, series_mark
 from qframe.drivers.redis import Call, Redis
 from qframe.drivers.scripts import Refused
-from qframe.errors import StoreUnavailable
+from qframe.errors import AnswerLost, StoreUnavailable
 from qframe.outcomes import Outcome
 from qframe.stores.base import Publishing
 from qframe.stores.redis.envelopes import envelope, envelopes, pack
@@ -146,6 +146,8 @@ def publish(redis: Redis, keys: SlotKeys, entries: Sequence[Entry], now: str) ->
     except Refused as refused:
         replies, cause = refused.replies, refused
     for slot, reply, sizes in zip(shares, replies, counts, strict=True):
+        if reply is not None and reply.isdigit():
+            reply, cause = _in_parts(redis, keys, slot, shares[slot], int(reply), now, cause)
         if reply is not None and reply.count(b"s") == len(reply):
             continue
         numbers = [number for number, entry in enumerate(entries) if entry.slot == slot]
@@ -156,10 +158,37 @@ def publish(redis: Redis, keys: SlotKeys, entries: Sequence[Entry], now: str) ->
         following = iter([number for number in numbers if number not in repeated])
         for letter, count in zip(reply, sizes or [1] * len(reply), strict=True):
             for number in islice(following, count):
-                outcomes[number] = OUTCOMES[letter]
+                outcomes[number] = OUTCOMES.get(letter)
     if cause is not None:
         raise SlotsClosed(redis.shown, keys.topic.name, outcomes) from cause
     return outcomes
+
+
+def _in_parts(
+    redis: Redis, keys: SlotKeys, slot: int, share: list[Entry], most: int, now: str,
+    cause: Refused | None,
+) -> tuple[bytes, Refused | None]:  # fmt: skip
+    """Sends a share that is too much for one step, so many at a time; returns its letters.
+
+    From now on each of these messages has its id as its mark, since a part may be all that is
+    stored. A part that is refused has `-` in place of letters.
+
+    Raises:
+        AnswerLost: if a part cannot be sent: others, and other slots, have theirs.
+    """
+    for entry in share:
+        entry.mark = entry.id
+    letters = b""
+    for start in range(0, len(share), most):
+        part = share[start : start + most]
+        try:
+            letters += redis.one(_subjects_call(keys, slot, part, now))
+        except Refused as refused:
+            letters += b"-" * len(part)
+            cause = refused
+        except StoreUnavailable as error:
+            raise AnswerLost(redis.shown, str(error)) from error
+    return letters, cause
 
 
 def _repeated(entries: Sequence[Entry]) -> set[int]:

@@ -7,32 +7,52 @@
 --   message that is due now under the mark of ARGV[6]; else msgpack of [mark, other mark, at,
 --   delay, priority, sequence, series, place, follows]: the mark of a series, its time, and the
 --   time that it follows.
--- Reply: a letter for each message: s stored, m merged, r replaced, d duplicate, f full. The
---   error CLOSED if the slot is being split, or was, or the topic was declared anew otherwise:
---   none of it is stored.
+-- Reply: a letter for each message: s stored, m merged, r replaced, d duplicate, f full. A number
+--   where these are too many for one step, as the slot has many groups: none of it is stored, and
+--   so many are to be sent at a time, each under its own id as its mark. The error CLOSED if the
+--   slot is being split, or was, or the topic was declared anew otherwise: none of it is stored.
 -- Cost: for new subjects 7 commands and 4 for each group; 1 to 8 for each message and group that
---   meets an equal; 6 for each pull that stands there and
---   is answered; 2 to ring.
+--   meets an equal; 6 for each pull that stands there and is answered; 2 to ring.
 -- Promise: one atomic step; a message whose mark is remembered adds nothing.
 local slot = KEYS[1]
 local given, declared, window = ARGV[1], ARGV[2], tonumber(ARGV[3])
 local limit, gap_timeout, mark = tonumber(ARGV[4]), tonumber(ARGV[5]), ARGV[6]
 local kind = string.match(declared, '^%a*')
 --@include time many bell closed marks head places arrive
+-- How many messages, for each group one, are stored in one step: it takes some 0.1 s.
+local MOST, PARTED = 20000, '/parted'
 if is_closed(slot, declared) then
   return refusal()
 end
 local now = time_ms(given)
 local groups = collecting(slot, kind)
-local is_plain = limit == 0
+local size, named = (#ARGV - 6) / 3, 0
 for i = 7, #ARGV, 3 do
-  is_plain = is_plain and ARGV[i] == ''
+  named = named + (ARGV[i] ~= '' and 1 or 0)
+end
+local is_plain = limit == 0 and named == 0
+local most = math.max(1, math.floor(MOST / math.max(1, #groups)))
+-- A batch that was too much for one step is so for ever: its messages have marks of their own.
+local parted = size > 1 and named < size and mark .. PARTED or nil
+
+local function part()
+  --@may ZADD
+  if parted then
+    remember(slot, { [parted] = true }, now + window)
+  end
+  return tostring(most)
+end
+
+if size > most then
+  return part()
 end
 if is_plain then
   -- One batch that is due now, as nearly always: its messages' values are made once for all groups.
-  local size = (#ARGV - 6) / 3
-  if known_marks(slot, { mark }, now)[mark] then
+  local known = known_marks(slot, { mark, parted }, now)
+  if known[mark] then
     return string.rep('d', size)
+  elseif parted and known[parted] then
+    return part()
   end
   local asleep = redis.call('GET', slot .. 'asleep')
   if asleep then
@@ -80,35 +100,9 @@ if is_plain then
 end
 
 --@may
---@include sequence
+--@include sequence room
 
--- Whether a message would be one more for any group.
-local function adds(groups, subject)
-  if kind == 'ordered' then
-    return true
-  end
-  for _, group in ipairs(groups) do
-    local head = load_head(group, subject)
-    if not head or (head.receipt ~= ''
-        and redis.call('HEXISTS', group.following, subject) == 0) then
-      return true
-    end
-  end
-  return false
-end
-
-local function has_room(groups)
-  local most = 0
-  for _, group in ipairs(groups) do
-    local stored, settled, cancelled = unpack(
-      redis.call('HMGET', group.cursor, 'published', 'acked', 'cancelled'))
-    most = math.max(most, (stored or 0) - (settled or 0) - (cancelled or 0)
-      - redis.call('ZCARD', group.dead))
-  end
-  return most + redis.call('HLEN', slot .. 'letters') < limit
-end
-
-local marks, messages = { mark ~= '' and mark or nil }, {}
+local marks, messages = { mark ~= '' and mark or nil, parted }, {}
 for i = 7, #ARGV, 3 do
   local head = { due = now, seq = 0, priority = 0, published = now, envelope = ARGV[i + 2],
                  tries = 0, lost = 0, given = 0, receipt = '', error = '' }
@@ -131,13 +125,17 @@ for i = 7, #ARGV, 3 do
 end
 
 local known = known_marks(slot, marks, now)
+if parted and known[parted] then
+  return part()
+end
 local outcomes, new, full, going, place_of = {}, {}, false, {}, {}
 for i, message in ipairs(messages) do
   local series = message.series
   if known[message.mark] or (message.other and known[message.other])
       or not has_place(known, message) then
     outcomes[i] = 'd'
-  elseif limit > 0 and adds(groups, message.subject) and (full or not has_room(groups)) then
+  elseif limit > 0 and adds(kind, groups, message.subject)
+      and (full or not has_room(slot, groups, limit)) then
     outcomes[i], full = 'f', true
   else
     new[message.mark] = true

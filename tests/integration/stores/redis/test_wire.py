@@ -278,6 +278,21 @@ def test_the_recipe_serves_every_kind_and_option(
     assert app.admin.verify() == []
 
 
+def test_the_recipe_publishes_to_many_groups_in_parts(
+    server: RedisServer, opened: Callable[[str], QFrame], recipe: Callable[[str], SimpleNamespace]
+) -> None:
+    app, own = opened(server.url), recipe(server.url)
+    topic = app.declare(Topic("wide", "ordered", slots=2))
+    for number in range(64):
+        app.store.subscribe(topic, f"g{number}")
+    token = own.new_token()
+    batch = [{"body": b"%d" % number, "key": f"k{number % 7}"} for number in range(900)]
+    assert own.publish("wide", batch, token) == ["s"] * 900
+    assert {one.published for one in app.admin.topic("wide").groups} == {900}
+    assert app.publish(topic, 1, key="k1", id=f"{token}-8").outcome == "duplicate"
+    assert app.admin.verify() == []
+
+
 @pytest.mark.gate
 def test_the_table_is_that_of_the_scripts() -> None:
     shown = [
