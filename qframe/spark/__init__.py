@@ -19,7 +19,8 @@ rows come in another order, as they may after a shuffle: the writer cannot see t
 Rows go to the store in batches cut by their position, which Arrow's batches have no say in; a batch
 has one mark in each slot, and a slot takes its share of it whole or not at all. A second task finds
 the mark. In a topic with `max_length` a slot may take a part of a batch, so there each message has
-a mark of its own. A streaming query's job is its id and the number of its batch, which Spark keeps
+a mark of its own, as it has where a share is stored in parts, since the topic has many groups
+(`stores/redis/publish.py`). A streaming query's job is its id and the number of its batch, which Spark keeps
 in the checkpoint.
 
 **Reading moves nothing.** A batch read, or a streaming one, reads a stream's log by offsets, one
