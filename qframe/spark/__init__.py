@@ -20,8 +20,8 @@ Rows go to the store in batches cut by their position, which Arrow's batches hav
 has one mark in each slot, and a slot takes its share of it whole or not at all. A second task finds
 the mark. In a topic with `max_length` a slot may take a part of a batch, so there each message has
 a mark of its own, as it has where a share is stored in parts, since the topic has many groups
-(`stores/redis/publish.py`). A streaming query's job is its id and the number of its batch, which Spark keeps
-in the checkpoint.
+(`stores/redis/publish.py`). A streaming query's job is its id and the number of its batch, which
+Spark keeps in the checkpoint.
 
 **Reading moves nothing.** A batch read, or a streaming one, reads a stream's log by offsets, one
 partition for each slot; no group is involved. Spark keeps a streaming query's offsets in its

@@ -64,8 +64,8 @@ WORKERS = 3
 SESSION_S = 2.0 if ASKED else 1.5
 WITHIN_S = 1800.0 if ASKED else 300.0
 STUMBLE = 100
-# Between the look that lets a handler begin and its first word, a task or a thread is switched to. A
-# machine that has other work lets it wait, some times longer than it let this process wait.
+# Between the look that lets a handler begin and its first word, a task or a thread is switched to.
+# A machine that has other work lets it wait, some times longer than it let this process wait.
 SWITCH_NS, STALLS = 500_000_000, 10
 RATE = f"{MESSAGES // 10}/s"
 SLOWER = f"{MESSAGES // 12}/s"
