@@ -123,12 +123,9 @@ class Assembly(msgspec.Struct, frozen=True, kw_only=True):
             owned=lambda topic, group: coordinator.roster(topic, group).owners,
         )  # fmt: skip
         reporter = Reporter(
-            worker=worker_id,
-            consumers=consumers,
-            store=self.store,
-            clock=self.clock,
+            worker=worker_id, consumers=consumers, store=self.store, clock=self.clock,
             behind_s=sweeper.behind_s,
-        )
+        )  # fmt: skip
         poller = SettingsPoller(
             consumers=consumers, store=self.store, clock=self.clock, events=self.events,
             reporter=reporter, on_failure=fail,

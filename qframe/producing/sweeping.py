@@ -11,13 +11,19 @@ from qframe.errors import QFrameError, StoreForbidden
 from qframe.topic import Topic
 
 STEP: Final = 500
+"""How many rows a step removes at most."""
+
 FIRST_S: Final = 60.0
 """How long after its first call it sweeps, so that a program that ends soon never does."""
+
 SELDOM_S: Final = 480.0
+"""How long it waits at most while there is nothing to remove."""
+
 REST: Final = 9
-"""How much longer than a step it rests after one that found as much as it may remove."""
-REST_IN_VAIN: Final = 99
-"""The same after one that did not."""
+"""How much longer than a full step it rests after it: it takes a tenth of a store's time."""
+
+LONG_REST: Final = 99
+"""How much longer than a step it rests after one that found fewer rows than it may remove."""
 
 
 class OccasionalSweeper:
@@ -53,7 +59,7 @@ class OccasionalSweeper:
             if removed == STEP:
                 pause_s = REST * took_s
             else:
-                pause_s = max(FIRST_S if removed else pause_s, REST_IN_VAIN * took_s)
+                pause_s = max(FIRST_S if removed else pause_s, LONG_REST * took_s)
         except StoreForbidden:
             pause_s = math.inf
         except QFrameError:

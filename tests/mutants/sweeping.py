@@ -79,9 +79,9 @@ SWEEPING: Final = [
     ),
     Mutant(
         "a sweep rests as long as its step took",
-        "runtime/process/sweeper.py",
-        "REST: Final = 9",
-        "REST: Final = 1",
+        "producing/sweeping.py",
+        "REST: Final = 9\n",
+        "REST: Final = 1\n",
         SWEEPER,
     ),
     Mutant(

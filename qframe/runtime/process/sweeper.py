@@ -9,6 +9,7 @@ from typing import Final
 from qframe.clock import SYSTEM_CLOCK, Clock
 from qframe.errors import CoordinatorUnavailable, QFrameError, StoreUnavailable, UnknownTopic
 from qframe.events import Events
+from qframe.producing.sweeping import REST, SELDOM_S, STEP
 from qframe.service import Service
 from qframe.stores.base import Store
 from qframe.stores.depth import SlotTooDeep
@@ -17,10 +18,6 @@ from qframe.topic import Topic
 
 LOOK_EVERY_S: Final = 10.0
 EVERY_S: Final = 30.0
-SELDOM_S: Final = 480.0
-STEP: Final = 500
-REST: Final = 9
-"""How much longer than a step it rests after it, so that it takes a tenth of a store's time."""
 SHORTEST_REST_S: Final = 0.002
 BEHIND_S: Final = 60.0
 BURST_S: Final = 1.0
