@@ -63,8 +63,15 @@ LOST: Final = [
     Mutant(
         "a batch for many groups is one step, however many they are",
         "stores/redis/scripts/publish_subjects.lua",
-        "if size > most then",
+        "if size > most and not (named < size and known_marks(slot, { mark }, now)[mark]) then",
         "if false then",
+        FAN_OUT,
+    ),
+    Mutant(
+        "a batch that was stored whole is stored again in parts",
+        "stores/redis/scripts/publish_subjects.lua",
+        "if size > most and not (named < size and known_marks(slot, { mark }, now)[mark]) then",
+        "if size > most then",
         FAN_OUT,
     ),
     Mutant(

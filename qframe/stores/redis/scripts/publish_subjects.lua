@@ -43,7 +43,8 @@ local function part()
   return tostring(most)
 end
 
-if size > most then
+-- One that was stored whole, when there were fewer groups, is known by its mark alone.
+if size > most and not (named < size and known_marks(slot, { mark }, now)[mark]) then
   return part()
 end
 if is_plain then

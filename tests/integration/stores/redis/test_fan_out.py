@@ -21,6 +21,7 @@ pytestmark = pytest.mark.gate
 
 GROUPS, SIZE = 64, 500
 MOST = 20_000 // GROUPS
+MADE_UP, OF_SPARK = "0" * 20, "job.0.1.abc"
 
 
 @pytest.fixture
@@ -36,9 +37,8 @@ def bench(server: RedisServer) -> Iterator[Bench]:
     bench.check()
 
 
-def batch(topic: Topic) -> list[Entry]:
+def batch(topic: Topic, token: str = MADE_UP) -> list[Entry]:
     """A batch as it is sent each time that it is sent, in one slot."""
-    token = "0" * 20
     return [
         Entry(0, f"k{number}", f"{token}-{number}", f"{token}-*", f"k{number}", None, b"1")
         for number in range(SIZE)
@@ -68,6 +68,22 @@ def test_500_messages_for_many_groups_are_no_script_of_a_second(
         bench.store.drop_group(topic, group)
     assert bench.store.publish(topic, batch(topic)) == [Outcome.DUPLICATE] * SIZE
     assert published(bench, topic) == {SIZE}
+
+
+@pytest.mark.promise(3)
+@pytest.mark.parametrize("token", [MADE_UP, OF_SPARK])
+def test_a_batch_is_known_again_though_groups_have_come_or_gone(bench: Bench, token: str) -> None:
+    """Its ids do not lead to its mark, if Spark has made them."""
+    groups = [f"g{number}" for number in range(GROUPS)]
+    few, many = bench.topic("ordered", "g", slots=1), bench.topic("ordered", *groups, slots=1)
+    for topic in (few, many):
+        assert bench.store.publish(topic, batch(topic, token)) == [Outcome.STORED] * SIZE
+    for group in groups:
+        bench.store.subscribe(few, group)
+    for group in groups[1:]:
+        bench.store.drop_group(many, group)
+    for topic in (few, many):
+        assert bench.store.publish(topic, batch(topic, token)) == [Outcome.DUPLICATE] * SIZE
 
 
 @pytest.mark.promise(1, 3)
