@@ -94,11 +94,12 @@ def test_a_settlement_at_the_wrong_gateway_is_passed_on_or_told_where_to_go(
 
 @pytest.mark.gate
 def test_a_gateway_that_stood_still_extends_nothing_that_another_has_handed_out(
-    tmp_path: Path,
+    redis_server: RedisServer, tmp_path: Path
 ) -> None:
-    url = f"sqlite:///{tmp_path}/q.db"
-    short = {"QFRAME_SESSION_TIMEOUT": "1s"}
-    with gateways(tmp_path, url, 2, **short) as (one, two), QFrame(url) as app:
+    """On Redis: a process that stands still amid a transaction of SQLite's would lock the file."""
+    url, namespace = redis_server.url, tmp_path.name
+    short = {"QFRAME_SESSION_TIMEOUT": "1s", "QFRAME_NAMESPACE": namespace}
+    with gateways(tmp_path, url, 2, **short) as (one, two), QFrame(url, namespace=namespace) as app:
         app.publish(Topic("orders", slots=1), 1)
         [before] = one.pull("orders", "billing", wait="20s", lease="10m")
         one.process.send_signal(signal.SIGSTOP)
