@@ -44,15 +44,14 @@ local function part()
 end
 
 -- One that was stored whole, when there were fewer groups, is known by its mark alone.
-if size > most and not (named < size and known_marks(slot, { mark }, now)[mark]) then
+if size > most and not (named < size and is_known(slot, mark, now)) then
   return part()
 end
 if is_plain then
   -- One batch that is due now, as nearly always: its messages' values are made once for all groups.
-  local known = known_marks(slot, { mark, parted }, now)
-  if known[mark] then
+  if is_known(slot, mark, now) then
     return string.rep('d', size)
-  elseif parted and known[parted] then
+  elseif parted and is_known(slot, parted, now) then
     return part()
   end
   local asleep = redis.call('GET', slot .. 'asleep')
@@ -72,7 +71,7 @@ if is_plain then
   for _, group in ipairs(groups) do
     arrive_many(group, subjects, values, {}, now, outcomes)
   end
-  remember(slot, { [mark] = true }, now + window)
+  redis.call('ZADD', slot .. 'ids', string.format('%.0f', now + window), mark)
   if asleep and (size > 1 or asleep == '1' or outcomes[1] ~= 's') then
     ring(slot)
   elseif asleep then
