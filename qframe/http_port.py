@@ -1,40 +1,45 @@
 """A small HTTP server for what machines ask of a running process: probes, numbers, autoscalers.
 
-It answers GET and HEAD, one request for each connection, each in a thread of its own. It is no web
-framework: no bodies of requests, no keep-alive, no TLS.
+It answers GET and HEAD, one request for each connection. It is no web framework: no bodies of
+requests, no keep-alive, no TLS. One event loop reads all heads and sends all replies. It answers
+quick routes, such as probes, itself. A route that waits for a store has a thread for each request.
 
-Bounds: at most 16 requests at once, 4 of them on routes that wait for a store, so that a store that
-hangs never keeps a liveness probe waiting; a request has 5 s and 16 KiB for its head, and 5 s to
-take its reply.
+Bounds, so that no client and no store keeps a probe waiting:
+
+* a client that sends no whole head, or does not take its reply, holds a connection and no thread,
+  for 5 s at most. There are at most 64 of these. One more closes the oldest of the client address
+  that has most;
+* a head is at most 16 KiB;
+* at most 8 requests wait for a store at once, 4 of one client address. Another one gets status 503.
 
 Failures: an address that cannot be bound is a `BadOption`; a route that raises is a reply with
-status 500 and the error's class, and the event `http.failed`; too many requests get status 503.
+status 500 and the error's class, and the event `http.failed`.
 """
 
 from __future__ import annotations
 
+import asyncio
 import json
 import socket
-import threading
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager, suppress
 from hmac import compare_digest
 from http import HTTPStatus
 from typing import Any, Final, NamedTuple
 from urllib.parse import parse_qsl, unquote, urlsplit
 
-from qframe.clock import SYSTEM_CLOCK
 from qframe.errors import BadOption
 from qframe.events import Events
-from qframe.service import Service
+from qframe.service import Service, new_thread
 
-REQUESTS: Final = 16
-REQUESTS_THAT_WAIT: Final = 4
+CONNECTIONS: Final = 64
+WAITING: Final = 8
+WAITING_OF_ONE: Final = 4
 WITHIN_S: Final = 5.0
 LONGEST_HEAD: Final = 16_384
 TEXT: Final = "text/plain; charset=utf-8"
 JSON: Final = "application/json"
-_SEND_PAUSE_S: Final = 0.1
 
 
 class HttpRequest(NamedTuple):
@@ -63,8 +68,8 @@ class HttpRoute(NamedTuple):
     """A path's route.
 
     Attributes:
-        reply: makes the reply, in a thread of the request.
-        waits: whether it may wait long, as for a store; few of these run at once.
+        reply: makes the reply, at once, or in a thread of the request if it `waits`.
+        waits: whether it may wait, as for a store; few of these run at once.
         guarded: whether it asks for the port's bearer token, if the port has one.
     """
 
@@ -126,13 +131,16 @@ class HttpPort(Service):
         self._routes = {tuple(path.split("/")[1:]): route for path, route in routes.items()}
         self._token = token.encode()
         self._events = events
-        self._places = threading.BoundedSemaphore(REQUESTS)
-        self._waiting_places = threading.BoundedSemaphore(REQUESTS_THAT_WAIT)
+        self._slow_clients = _SlowClients()
+        self._waiting = _WaitingRequests()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._ended = asyncio.Event()
 
     def wake(self) -> None:
-        """Ends the wait for a connection."""
-        with suppress(OSError):
-            self._listener.shutdown(socket.SHUT_RDWR)
+        """Ends the loop."""
+        if self._loop is not None:
+            with suppress(RuntimeError):  # it has ended by itself
+                self._loop.call_soon_threadsafe(self._ended.set)
 
     def close(self) -> None:
         """Stops, and frees the address."""
@@ -140,38 +148,34 @@ class HttpPort(Service):
         self._listener.close()
 
     def run(self) -> None:
-        """Accepts connections until it is stopped."""
-        while not self.stopping:
-            try:
-                connection, _ = self._listener.accept()
-            except OSError:  # it is to stop, the client has gone, or there is no descriptor left
-                self._stopping.wait(_SEND_PAUSE_S)
-                continue
-            if not self._places.acquire(blocking=False):
-                with connection, suppress(OSError):
-                    connection.settimeout(0)
-                    connection.send(_written(_BUSY, with_body=True))
-                continue
-            thread = threading.Thread(
-                target=self._serve, args=(connection,), name=f"{self.name}.request", daemon=True
-            )
-            try:
-                thread.start()
-            except RuntimeError:  # the process may have no more threads
-                self._places.release()
-                connection.close()
+        """Serves until it is stopped."""
+        asyncio.run(self._serve())
 
-    def _serve(self, connection: socket.socket) -> None:
+    async def _serve(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        server = await asyncio.start_server(
+            self._converse, sock=self._listener, limit=LONGEST_HEAD
+        )  # fmt: skip
+        if not self.stopping:  # it may have been asked before there was a loop to wake
+            await self._ended.wait()
+        server.close()
+
+    async def _converse(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        address = str((writer.get_extra_info("peername") or ("",))[0])
+        writer.transport.set_write_buffer_limits(0)  # so that all is sent when it has drained
         try:
-            with connection, suppress(OSError):
-                head = _head(connection)
-                if head is not None:
-                    connection.settimeout(WITHIN_S)
-                    connection.sendall(self._replied(head))
+            async with self._slow_clients.watched(address):
+                head = await reader.readuntil(b"\r\n\r\n")
+            reply = await self._replied(head.decode("latin-1"), address)
+            async with self._slow_clients.watched(address):
+                writer.write(reply)
+                await writer.drain()
+        except (OSError, EOFError, asyncio.LimitOverrunError):
+            pass  # it has gone, was too slow, or its head is too long
         finally:
-            self._places.release()
+            writer.transport.abort()
 
-    def _replied(self, head: str) -> bytes:
+    async def _replied(self, head: str, address: str) -> bytes:
         first, _, rest = head.partition("\r\n")
         method, _, target = first.partition(" ")
         with_body = method != "HEAD"
@@ -192,7 +196,11 @@ class HttpPort(Service):
             request = HttpRequest(
                 params, dict(parse_qsl(url.query, keep_blank_values=True)), headers
             )
-            reply = self._asked(route, request, url.path)
+
+            def ask() -> HttpReply:
+                return self._asked(route, request, url.path)
+
+            reply = await self._in_thread(ask, address) if route.waits else ask()
         return _written(reply, with_body=with_body)
 
     def _found(self, path: str) -> tuple[HttpRoute | None, dict[str, str]]:
@@ -213,29 +221,88 @@ class HttpPort(Service):
         )
 
     def _asked(self, route: HttpRoute, request: HttpRequest, path: str) -> HttpReply:
-        with _place(self._waiting_places if route.waits else None) as has_room:
+        try:
+            return route.reply(request)
+        except Exception as error:
+            if self._events:
+                self._events.emit("http.failed", path=path, error=error)
+            return text_reply(HTTPStatus.INTERNAL_SERVER_ERROR, type(error).__name__)
+
+    async def _in_thread(self, ask: Callable[[], HttpReply], address: str) -> HttpReply:
+        """The reply of a route that waits, made in a thread of its own if there is a place."""
+        loop = asyncio.get_running_loop()
+        replied: asyncio.Future[HttpReply] = loop.create_future()
+
+        def tell(reply: HttpReply) -> None:
+            if not replied.cancelled():
+                replied.set_result(reply)
+
+        def work() -> None:
+            reply = ask()
+            with suppress(RuntimeError):  # the port was closed meanwhile
+                loop.call_soon_threadsafe(tell, reply)
+
+        with self._waiting.place(address) as has_room:
             if not has_room:
                 return _BUSY
             try:
-                return route.reply(request)
-            except Exception as error:
-                if self._events:
-                    self._events.emit("http.failed", path=path, error=error)
-                return text_reply(HTTPStatus.INTERNAL_SERVER_ERROR, type(error).__name__)
+                new_thread(f"{self.name}.request", work).start()
+            except RuntimeError:  # the process may have no more threads
+                return _BUSY
+            return await replied
+
+
+class _SlowClients:
+    """The connections that wait for their clients, to send a head or to take a reply."""
+
+    def __init__(self) -> None:
+        self._addresses: dict[asyncio.Task[None] | None, str] = {}
+
+    @asynccontextmanager
+    async def watched(self, address: str) -> AsyncIterator[None]:
+        """Waits for the client of this task; closes its connection if that is too long.
+
+        Raises:
+            TimeoutError: if the client was too slow.
+        """
+        task = asyncio.current_task()
+        self._addresses[task] = address
+        if len(self._addresses) > CONNECTIONS:
+            self._close_one()
+        try:
+            async with asyncio.timeout(WITHIN_S):
+                yield
+        finally:
+            self._addresses.pop(task, None)
+
+    def _close_one(self) -> None:
+        """Closes the oldest connection of the address that has most."""
+        [(address, _)] = Counter(self._addresses.values()).most_common(1)
+        oldest = next(task for task, its in self._addresses.items() if its == address)
+        del self._addresses[oldest]
+        if oldest is not None:
+            oldest.cancel()
+
+
+class _WaitingRequests:
+    """The requests that wait for a store, by the addresses of their clients."""
+
+    def __init__(self) -> None:
+        self._addresses: Counter[str] = Counter()
+
+    @contextmanager
+    def place(self, address: str) -> Iterator[bool]:
+        """A place for a request of an address, if there is one."""
+        has_room = self._addresses.total() < WAITING and self._addresses[address] < WAITING_OF_ONE
+        self._addresses[address] += has_room
+        try:
+            yield has_room
+        finally:
+            self._addresses[address] -= has_room
+            self._addresses += Counter()  # without those that have none
 
 
 _BUSY: Final = text_reply(HTTPStatus.SERVICE_UNAVAILABLE, "too many requests at once")
-
-
-@contextmanager
-def _place(places: threading.BoundedSemaphore | None) -> Iterator[bool]:
-    """A place while there is one; without `places` there always is."""
-    has_room = places is None or places.acquire(blocking=False)
-    try:
-        yield has_room
-    finally:
-        if places is not None and has_room:
-            places.release()
 
 
 def _bound(option: str, address: tuple[str, int]) -> socket.socket:
@@ -253,22 +320,6 @@ def _bound(option: str, address: tuple[str, int]) -> socket.socket:
 
 def _is_name(part: str) -> bool:
     return part.startswith("{")
-
-
-def _head(connection: socket.socket) -> str | None:
-    """The head of a request; None if it is too long, or does not come in time."""
-    until_s = SYSTEM_CLOCK.monotonic_s() + WITHIN_S
-    head = b""
-    while b"\r\n\r\n" not in head:
-        left_s = until_s - SYSTEM_CLOCK.monotonic_s()
-        if left_s <= 0 or len(head) > LONGEST_HEAD:
-            return None
-        connection.settimeout(left_s)
-        part = connection.recv(4096)
-        if not part:
-            return None
-        head += part
-    return head.partition(b"\r\n\r\n")[0].decode("latin-1")
 
 
 def _headers(lines: str) -> Iterator[tuple[str, str]]:

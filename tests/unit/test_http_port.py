@@ -6,6 +6,7 @@ import http.client
 import socket
 import threading
 from collections.abc import Iterator
+from contextlib import ExitStack
 from typing import Any, NamedTuple
 
 import pytest
@@ -13,9 +14,10 @@ import pytest
 from qframe.errors import BadOption
 from qframe.events import Events
 from qframe.http_port import (
+    CONNECTIONS,
     LONGEST_HEAD,
-    REQUESTS,
-    REQUESTS_THAT_WAIT,
+    WAITING,
+    WAITING_OF_ONE,
     HttpPort,
     HttpReply,
     HttpRequest,
@@ -24,6 +26,10 @@ from qframe.http_port import (
     json_reply,
     text_reply,
 )
+
+GREEDY = "127.0.0.1"
+OTHER = "127.0.0.2"
+LARGE = b"x" * 2**24  # more than a system keeps for a client that reads nothing
 
 
 class Answer(NamedTuple):
@@ -57,7 +63,7 @@ class Served:
                 "/secret": HttpRoute(lambda _: text_reply(200, "42"), guarded=True),
                 "/boom": HttpRoute(boom),
                 "/slow": HttpRoute(self.slow, waits=True),
-                "/quick-but-held": HttpRoute(self.slow),
+                "/large": HttpRoute(lambda _: HttpReply(200, "text/plain", LARGE)),
             },
             token="s3cret", events=events, on_failure=failed,
         )  # fmt: skip
@@ -71,8 +77,10 @@ class Served:
         self.opened.wait(60)
         return text_reply(200, "done")
 
-    def ask(self, path: str, method: str = "GET", **headers: str) -> Answer:
-        connection = http.client.HTTPConnection("127.0.0.1", self.port.port, timeout=60)
+    def ask(self, path: str, method: str = "GET", *, of: str = GREEDY, **headers: str) -> Answer:
+        connection = http.client.HTTPConnection(
+            "127.0.0.1", self.port.port, timeout=60, source_address=(of, 0)
+        )  # fmt: skip
         try:
             connection.request(method, path, headers=headers)
             reply = connection.getresponse()
@@ -82,10 +90,17 @@ class Served:
         finally:
             connection.close()
 
-    def held(self, path: str) -> socket.socket:
+    def client(self, sent: str = "", *, of: str = GREEDY) -> socket.socket:
+        """A connection of an address whose client has sent so much, and reads nothing."""
+        client = socket.create_connection(
+            ("127.0.0.1", self.port.port), timeout=60, source_address=(of, 0)
+        )  # fmt: skip
+        client.sendall(sent.encode())
+        return client
+
+    def held(self, *, of: str = GREEDY) -> socket.socket:
         """A request that the port is answering still."""
-        client = socket.create_connection(("127.0.0.1", self.port.port), timeout=60)
-        client.sendall(f"GET {path} HTTP/1.1\r\n\r\n".encode())
+        client = self.client("GET /slow HTTP/1.1\r\n\r\n", of=of)
         assert self.begun.acquire(timeout=60)
         return client
 
@@ -127,17 +142,48 @@ def test_a_route_that_fails_is_told_and_its_text_stays_inside(served: Served) ->
     assert served.ask("/livez").status == 200
 
 
-def test_routes_that_wait_leave_places_for_those_that_do_not(served: Served) -> None:
-    clients = [served.held("/slow") for _ in range(REQUESTS_THAT_WAIT)]
-    assert served.ask("/slow").status == 503
-    assert served.ask("/livez").status == 200
-    clients += [served.held("/quick-but-held") for _ in range(REQUESTS - REQUESTS_THAT_WAIT)]
-    assert served.ask("/livez").status == 503
-    served.opened.set()
-    for client in clients:
-        with client:
+@pytest.mark.parametrize("sent", ["", "GET /livez", "GET /large HTTP/1.1\r\n\r\n"])
+def test_clients_that_send_no_head_or_take_no_reply_keep_no_probe_waiting(
+    served: Served, sent: str
+) -> None:
+    with ExitStack() as open_ones:
+        for _ in range(2 * CONNECTIONS):
+            open_ones.enter_context(served.client(sent))
+        for of in (GREEDY, OTHER):
+            assert served.ask("/livez", of=of).status == 200
+
+
+def test_the_oldest_connection_of_the_address_that_has_most_gives_way(served: Served) -> None:
+    with ExitStack() as open_ones:
+        patient = open_ones.enter_context(served.client(of=OTHER))
+        greedy = [open_ones.enter_context(served.client()) for _ in range(CONNECTIONS)]
+        assert greedy[0].recv(64) == b""
+        for client in (patient, greedy[-1]):
+            client.sendall(b"GET /livez HTTP/1.1\r\n\r\n")
+            assert b"HTTP/1.1" in client.recv(64)
+
+
+def test_requests_that_wait_for_a_store_keep_no_probe_waiting_and_leave_others_half(
+    served: Served,
+) -> None:
+    with ExitStack() as held:
+        clients = [held.enter_context(served.held()) for _ in range(WAITING_OF_ONE)]
+        assert served.ask("/slow").status == 503
+        assert served.ask("/livez").status == 200
+        others = range(WAITING - WAITING_OF_ONE)
+        clients += [held.enter_context(served.held(of=OTHER)) for _ in others]
+        assert served.ask("/slow", of="127.0.0.3").status == 503
+        assert served.ask("/livez", of="127.0.0.3").status == 200
+        served.opened.set()
+        for client in clients:
             assert client.recv(64).startswith(b"HTTP/1.1 200 OK\r\n")
     assert served.ask("/slow").status == 200
+
+
+def test_a_port_that_is_closed_waits_for_no_store(served: Served) -> None:
+    with served.held():
+        served.port.close()
+        assert not served.port.alive
 
 
 @pytest.mark.parametrize(

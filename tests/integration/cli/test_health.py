@@ -9,6 +9,7 @@ import socket
 import sys
 import threading
 from collections.abc import Callable
+from contextlib import ExitStack
 from http.client import HTTPConnection
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -110,6 +111,19 @@ def test_a_worker_that_waits_for_its_store_is_starting_and_says_so(
         assert value["faults"] == ["store and coordinator are waited for"]
         running.signal(signal.SIGTERM)
         assert running.code() == -signal.SIGTERM
+
+
+def test_silent_clients_fail_no_probe_of_a_worker(
+    program: Program, start: Callable[..., Running]
+) -> None:
+    port = free_port()
+    words = [*WAITING, "--health-port", f"127.0.0.1:{port}"]
+    with start(*words, QFRAME_STORE="redis://127.0.0.1:1") as running, ExitStack() as silent:
+        eventually(lambda: qframe_ping.run(port=str(port)) == 0, within=WITHIN_S)
+        for _ in range(100):
+            silent.enter_context(socket.create_connection(("127.0.0.1", port)))
+        assert [ask(port, "/livez").status for _ in range(10)] == [200] * 10
+        running.signal(signal.SIGTERM)
 
 
 def test_a_containers_first_process_ends_at_sigterm_also_while_it_waits(program: Program) -> None:
