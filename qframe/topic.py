@@ -7,11 +7,12 @@ import typing
 from collections.abc import Sequence
 from enum import StrEnum
 from math import inf
-from typing import TYPE_CHECKING, Any, Final, Generic, Literal, Self
+from typing import TYPE_CHECKING, Any, Final, Generic, Literal, Never, Self
 from zlib import crc32
 
 from qframe.errors import BadInput, BadKey, BadOption, BadTopic
 from qframe.growth import NOT_GROWN, Growth
+from qframe.words import remedy_for
 
 MAX_SLOTS: Final = 4096
 MAX_KEY_BYTES: Final = 512
@@ -110,7 +111,12 @@ class Topic(Generic[Body]):
         gap_timeout: float | str | None = None,
         subject: SubjectRule | None = None,
         history: float | str | None = None,
+        **unknown: Never,
     ) -> None:
+        for option in unknown:
+            known = ("kind", "slots", *(Topic.__init__.__kwdefaults__ or ()))
+            why, remedy = "there is no such option", remedy_for(option, known, "topic")
+            raise BadTopic("topic option", option, why, remedy)
         self.name: str = checked_name(name, "topic")
         try:
             self.kind: Kind = Kind(kind)

@@ -331,7 +331,7 @@ def _spec_of(
     checked_name(group, "group")
     for name in options:
         if name not in PullKeywords.__annotations__:
-            refuse_unknown("pull option", name, PullKeywords.__annotations__)
+            refuse_unknown("pull option", name, PullKeywords.__annotations__, "pull")
     checked = consumer_options(auto_ack=False, **options)
     if isinstance(topic, Topic):
         check_topic(checked, topic)

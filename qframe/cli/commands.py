@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
+from itertools import takewhile
 from typing import Any, Final, Self
 
 from typer.core import TyperCommand, TyperGroup
@@ -10,6 +11,7 @@ from typer.core import TyperCommand, TyperGroup
 from qframe.errors import BadOption
 from qframe.options.consumer import ConsumerOptions
 from qframe.options.rules import options_of
+from qframe.words import word_of
 
 _PLAIN: Final = (str, int, float)
 _TUNED: Final = {"threads": "--threads", "rate_limit": "--rate", "max_in_flight": "--in-flight"}
@@ -139,24 +141,52 @@ class TopicCommands(Commands):
         return super().resolve_command(ctx, args)
 
 
-class WorkerCommand(TyperCommand):
-    """A command that knows the options of a consumer, and where they belong."""
+class WordyCommand(TyperCommand):
+    """A command whose options people may know by the words of another system."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Reads the command line.
 
         Raises:
-            BadOption: if an option is one of consumers.
+            BadCommand: if an option is known by another name here.
         """
         own = {option for parameter in self.params for option in parameter.opts}
-        for word in args:
-            if word == "--":
-                break
-            flag = word.partition("=")[0]
-            name = flag.removeprefix("--").replace("-", "_")
-            if flag.startswith("--") and flag not in own and name in options_of(ConsumerOptions):
-                raise BadOption("option", flag, "it is an option of each consumer", _where(name))
+        for argument in takewhile("--".__ne__, args):
+            flag = argument.partition("=")[0]
+            if flag.startswith("--") and flag not in own:
+                self.refuse(flag, own)
         return super().parse_args(ctx, args)
+
+    def refuse(self, flag: str, own: Collection[str]) -> None:
+        """Refuses a flag that the command does not have, if it knows what is meant.
+
+        Raises:
+            BadCommand: then.
+        """
+        word = word_of(flag)
+        for option in word.options.values() if word is not None else ():
+            meant = f"--{option.removeprefix('--').replace('_', '-')}"
+            if meant in own:
+                raise BadCommand("option", flag, "there is no such option", f"use {meant}")
+
+
+class WorkerCommand(WordyCommand):
+    """A command that knows the options of a consumer, and where they belong."""
+
+    def refuse(self, flag: str, own: Collection[str]) -> None:
+        """Refuses a flag that the command does not have, if it knows what is meant.
+
+        Raises:
+            BadCommand: if an option is known by another name here.
+            BadOption: if it is one of consumers.
+        """
+        super().refuse(flag, own)
+        name = flag.removeprefix("--").replace("-", "_")
+        word = word_of(flag)
+        if word is not None:
+            name = word.options.get("consumer", name)
+        if name in options_of(ConsumerOptions):
+            raise BadOption("option", flag, "it is an option of each consumer", _where(name))
 
 
 def _where(name: str) -> str:

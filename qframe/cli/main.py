@@ -14,7 +14,7 @@ import typer
 
 from qframe.cli.audit import audit
 from qframe.cli.bench import bench
-from qframe.cli.commands import BadCommand, Commands, WorkerCommand
+from qframe.cli.commands import BadCommand, Commands, WordyCommand, WorkerCommand
 from qframe.cli.console import console
 from qframe.cli.copy_topic import copy_topic
 from qframe.cli.dead import dead
@@ -57,7 +57,7 @@ cli: Final = typer.Typer(
 )
 
 cli.command(cls=WorkerCommand)(worker)
-cli.command()(publish)
+cli.command(cls=WordyCommand)(publish)
 cli.add_typer(topics, name="topics")
 cli.command()(groups)
 cli.command()(ping)

@@ -13,8 +13,8 @@ from rich.console import RenderableType
 from rich.text import Text
 
 from qframe.admin.rounds import Rounds
-from qframe.admin.totals import TopicTotals, Totals, totals_in
-from qframe.cli.commands import TopicCommands
+from qframe.admin.totals import UNKNOWN, TopicTotals, Totals, totals_in, unknown_in
+from qframe.cli.commands import TopicCommands, WordyCommand
 from qframe.cli.flags import After, AsJson, Everything, TopicName, Watch
 from qframe.cli.output import drawn_table, say
 from qframe.cli.resize import resize
@@ -94,7 +94,7 @@ def show(
         )  # fmt: skip
 
 
-@topics.command()
+@topics.command(cls=WordyCommand)
 @targeted
 def declare(
     target: Target,

@@ -213,7 +213,7 @@ def consumer_options(**given: Any) -> ConsumerOptions:
     known = options_of(ConsumerOptions)
     for name in given:
         if name not in known:
-            refuse_unknown("consumer option", name, known)
+            refuse_unknown("consumer option", name, known, "consumer")
     if given.get("broadcast") is True:
         given.setdefault("start", "latest")
     elif "broadcast_expires" in given:

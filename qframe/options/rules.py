@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
-from difflib import get_close_matches
 from functools import cache
 from types import MappingProxyType
 from typing import (
@@ -23,6 +22,7 @@ from typing import (
 from qframe.errors import BadOption
 from qframe.topic import checked_count, checked_name, duration_ms
 
+from qframe.words import Door, remedy_for
 MOST_AT_ONCE: Final = 100_000
 
 
@@ -209,13 +209,9 @@ def checked_limit(limit: object) -> int:
     return checked_count("limit", limit, "use 100", MOST_AT_ONCE)
 
 
-def refuse_unknown(what: str, name: str, known: Iterable[str]) -> NoReturn:
-    """Refuses the name of an option or parameter that there is not, with the one that may be meant.
-
-    It names them all, since another system's name may look like an option of another meaning:
-    `max_retries` like `local_retries`.
-    """
-    close = get_close_matches(name, known, n=1)
-    meant = f"did you mean {close[0]!r}? " if close else ""
-    remedy = f"{meant}there are: {', '.join(known) or 'none'}"
-    raise BadOption(what, name, f"there is no such {what.rpartition(' ')[2]}", remedy)
+def refuse_unknown(
+    what: str, name: str, known: Collection[str], door: Door | None = None
+) -> NoReturn:
+    """Refuses an unknown name of an option or parameter; names the one that is meant, and all."""
+    why = f"there is no such {what.rpartition(' ')[2]}"
+    raise BadOption(what, name, why, remedy_for(name, known, door))

@@ -13,7 +13,6 @@ from __future__ import annotations
 import os
 from collections.abc import Collection
 from dataclasses import dataclass, field
-from difflib import get_close_matches
 from typing import Annotated, Any, Final, Literal, Self, TypedDict
 
 from qframe.codec import MAX_BODY
@@ -32,6 +31,7 @@ from qframe.options.rules import (
     whole,
 )
 from qframe.redaction import shown_url
+from qframe.words import near_name
 
 PREFIX: Final = "QFRAME_"
 _URLS: Final = frozenset({"store", "coordinator", "timers_db"})
@@ -172,7 +172,7 @@ def _check_known(what: str, name: str, known: Collection[str]) -> None:
         return
     if name in options_of(ConsumerOptions):
         raise _of_consumers(what, name, name)
-    refuse_unknown(what, name, known)
+    refuse_unknown(what, name, known, "app")
 
 
 def _of_consumers(what: str, shown: str, name: str) -> BadOption:
@@ -201,9 +201,9 @@ def _variables(known: Collection[str]) -> dict[str, tuple[str, str]]:
                 found[name] = (variable, value)
         elif name in of_consumers:
             raise _of_consumers("environment variable", variable, name)
-        elif close := get_close_matches(name, names, n=1, cutoff=0.8):
+        elif near := near_name(name, names):
             raise BadOption(
                 "environment variable", variable, "there is no such option",
-                f"did you mean {PREFIX}{close[0].upper()}?",
+                f"did you mean {PREFIX}{near.upper()}?",
             )  # fmt: skip
     return found

@@ -97,5 +97,5 @@ def outgoing(body: Any, options: MessageOptions) -> Outgoing:
     except TypeError:
         for name in options:
             if name not in MessageOptions.__annotations__:
-                refuse_unknown("option of publish", name, MessageOptions.__annotations__)
+                refuse_unknown("publish option", name, MessageOptions.__annotations__, "publish")
         raise

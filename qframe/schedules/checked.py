@@ -176,7 +176,7 @@ def refuse_unknown_options(options: Iterable[str]) -> None:
     """
     for name in options:
         if name not in ScheduleKeywords.__annotations__:
-            refuse_unknown("schedule option", name, ScheduleKeywords.__annotations__)
+            refuse_unknown("schedule option", name, ScheduleKeywords.__annotations__, "schedule")
 
 
 def checked_rules(

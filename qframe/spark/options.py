@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from difflib import get_close_matches
 from typing import Any, Final, TypeVar
 
 import msgspec
 
 from qframe.codec import MAX_BODY, checked_id
 from qframe.errors import BadInput, BadOption, BadTopic, TopicMismatch, UnknownTopic
+from qframe.options.rules import refuse_unknown
 from qframe.stores.base import Store
 from qframe.stores.open import open_store
 from qframe.topic import MAX_SLOTS, Kind, Topic, checked_group, checked_name, span_of
@@ -225,11 +225,7 @@ def _known(given: Mapping[str, str], names: tuple[str, ...]) -> dict[str, str]:
         if name.lower() in _SPARKS:
             continue
         if name.lower() not in by_lower:
-            near = get_close_matches(name.lower(), by_lower, n=1)
-            raise BadOption(
-                "option", name, "there is no such option",
-                f"use {by_lower[near[0]]}" if near else f"use one of {', '.join(names)}",
-            )  # fmt: skip
+            refuse_unknown("option", name, names, "spark")
         options[by_lower[name.lower()]] = value
     return options
 

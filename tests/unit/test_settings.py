@@ -209,17 +209,6 @@ def test_a_wrong_consumer_option_is_named_with_its_bounds(
     assert str(caught.value).startswith(shown)
 
 
-@pytest.mark.parametrize(
-    ("name", "near", "meant"),
-    [("max_retries", "local_retries", "max_attempts"), ("time_limit", "rate_limit", "timeout")],
-)
-def test_an_option_named_as_in_another_system_is_answered_with_all_names(
-    name: str, near: str, meant: str
-) -> None:
-    with pytest.raises(BadOption, match=rf"did you mean '{near}'\? there are: .*{meant}"):
-        consumer_options(**{name: 3})
-
-
 @pytest.mark.parametrize("model", [Settings, ConsumerOptions])
 def test_every_option_says_what_it_is_for_and_what_it_may_be(
     model: type[Settings] | type[ConsumerOptions],

@@ -152,7 +152,7 @@ def test_a_call_that_means_another_is_refused_with_the_one_that_is_meant(app: QF
     for items in ("abc", b"abc", {"total": 5}, 5, Outgoing(1)):
         with pytest.raises(BadOption, match=r"it is a single body, .* give a list: \[body\]"):
             app.publish_many("stream", items)  # type: ignore[arg-type]
-    with pytest.raises(BadOption, match=r"option of publish 'keys'.* did you mean 'key'"):
+    with pytest.raises(BadOption, match=r"publish option 'keys'.* did you mean 'key'"):
         app.publish("stream", 1, keys="k")  # type: ignore[call-arg]
     deep: Any = 1
     for _ in range(3000):
