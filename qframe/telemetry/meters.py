@@ -69,6 +69,11 @@ class Meters:
                 self._meters[topic, group] = meter
             return meter
 
+    def forget(self, topic: str, group: str) -> None:
+        """Shows a consumer no more that has ended, and that nobody may ever have again."""
+        with self._guard:
+            self._meters.pop((topic, group), None)
+
     def timed(self, store: Store) -> Store:
         """The store, with its operations timed."""
         return self._times.around(store)

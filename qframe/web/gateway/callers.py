@@ -81,8 +81,9 @@ class NotKnown(QFrameError):
 class NotPermitted(QFrameError):
     """Raised when a caller lacks the right to what it asks for."""
 
-    def __init__(self, name: str, right: str, place: str) -> None:
-        remedy = "use a token that has it"
+    def __init__(
+        self, name: str, right: str, place: str, remedy: str = "use a token that has it"
+    ) -> None:
         if is_internal(place):
             remedy = "no token has it, since this topic is qframe's own"
         super().__init__(f"{name} has no right to {right} {place!r}; {remedy}")
@@ -134,6 +135,22 @@ class Caller:
         names = topic, _place(topic, group)
         patterns = getattr(self._rule, right)
         return any(fnmatchcase(name, each) for each in patterns for name in names)
+
+    def require_making(self, topic: str, group: str) -> None:
+        """Checks that it may make a group: one that its `consume` names, or on its own topics.
+
+        Raises:
+            NotPermitted: if it may not.
+        """
+        if self._rule is None or self.names(topic, group) or self.may("admin", topic):
+            return
+        place = _place(topic, group)
+        remedy = f'name it in consume = ["{place}"], or make it with a token that has admin'
+        raise NotPermitted(self.name, "make", place, f"there is no such group; {remedy}")
+
+    def names(self, topic: str, group: str) -> bool:
+        """Whether its `consume` names a group itself, and not by a pattern."""
+        return self._rule is not None and _place(topic, group) in self._rule.consume
 
     def most_bytes(self, most: int) -> int:
         """How many bytes a request of it may have, where the gateway allows so many."""

@@ -4,27 +4,40 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextvars import copy_context
-from typing import Any, Final, TypeVar, Unpack
+from functools import partial
+from typing import Any, Final, TypeVar, Unpack, cast
 
 from qframe.app.pull import Pull, PullKeywords
 from qframe.app.qframe import QFrame
 from qframe.clock import SYSTEM_CLOCK
-from qframe.errors import BadInput, PublishUnknown, QFrameError, TopicFull
+from qframe.errors import BadInput, PublishUnknown, QFrameError
 from qframe.outcomes import Published
 from qframe.producing.outgoing import Outgoing
 from qframe.runtime.demand import Demand
+from qframe.runtime.handler.attempt import Attempt
 from qframe.runtime.handler.spec import OnSettled
+from qframe.topic import Topic
+from qframe.web.gateway.asking import (
+    ASKING,
+    MOST_REQUEST_BYTES,
+    MOST_REQUESTS,
+    asking_client,
+    hold_bytes,
+)
+from qframe.web.gateway.callers import TooMuch
 from qframe.web.gateway.deliveries import Client, OpenDelivery, Settle, SettleOutcome, SettleReply
+from qframe.web.gateway.making import Making
 from qframe.web.gateway.open_group import MOST_BYTES, OpenGroup, PullMaker
+from qframe.web.gateway.publishing import Publishing
 from qframe.web.gateway.receipts import Receipts
+from qframe.web.gateway.shares import FairThreads, Share
 
 THREADS: Final = 32
 MOST_GROUPS: Final = 256
 SETTLE_S: Final = 10.0
 """How long a settlement waits for the store."""
 _LOOK_S: Final = 1.0
+_AGAIN_S: Final = 30.0
 _DRAIN_STEP_S: Final = 0.05
 
 T = TypeVar("T")
@@ -63,6 +76,7 @@ class Gateway:
 
     Attributes:
         stopping: set once it hands out nothing more.
+        requests, sizes: what its callers share besides: places of requests, and their bytes.
     """
 
     def __init__(
@@ -84,7 +98,12 @@ class Gateway:
         self._leaving: list[OpenGroup] = []  # these hand out nothing more
         self._ending: set[asyncio.Task[None]] = set()
         self._beside: set[asyncio.Task[None]] = set()
-        self._threads = ThreadPoolExecutor(THREADS, "qframe.gateway")
+        self._threads = FairThreads(THREADS, "qframe.gateway")
+        self._places = Share(MOST_GROUPS)
+        self.requests: Share = Share(MOST_REQUESTS)
+        self.sizes: Share = Share(MOST_REQUEST_BYTES)
+        self._making = Making(app)
+        self._publishing = Publishing(app)
         self._watching: asyncio.Task[None] | None = None
 
     async def __aenter__(self) -> Gateway:
@@ -97,16 +116,37 @@ class Gateway:
     async def in_thread(self, function: Callable[..., T], *args: Any) -> T:
         """Calls what may block, such as a verb of `app.admin`, in a thread of the gateway's.
 
-        It has the context variables of the caller, so the span of a request is known there.
+        Callers share the threads.
         """
-        loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self._threads, copy_context().run, function, *args)
+        return await self._threads.call(asking_client(), function, *args)
 
     def spawn(self, work: Coroutine[Any, Any, None]) -> None:
         """Starts work beside the requests; it is cancelled before the gateway ends."""
         task = asyncio.create_task(work)
         self._beside.add(task)
         task.add_done_callback(self._beside.discard)
+
+    # Making.
+
+    async def has_group(self, topic: str, group: str) -> bool:
+        """Whether a group exists; the store is asked unless clients pull from it.
+
+        Raises:
+            UnknownTopic: if there is no such topic.
+        """
+        return (topic, group) in self._groups or await self.in_thread(
+            self._making.has_group, topic, group
+        )
+
+    async def make_group(self, topic: str, group: str, *, is_named: bool) -> None:
+        """Has a group collect from now on; as `Making.make_group`."""
+        options = self._options.get((topic, group), {})
+        make = partial(self._making.make_group, is_named=is_named)
+        await self.in_thread(make, topic, group, options)
+
+    async def make_topic(self, topic: Topic, counts: Callable[[str], bool]) -> Topic:
+        """Declares a topic; as `Making.make_topic`."""
+        return await self.in_thread(self._making.make_topic, topic, counts)
 
     # Publishing.
 
@@ -119,7 +159,7 @@ class Gateway:
         Raises:
             QFrameError: as `app.publish_many`, but for `TopicFull`.
         """
-        return await self.in_thread(self._publish, topic, items)
+        return await self.in_thread(self._publishing.publish, topic, items)
 
     async def publish_each(
         self, topic: str, items: Sequence[Outgoing]
@@ -138,38 +178,7 @@ class Gateway:
             QFrameError: as `publish`, but for what is wrong with a single message; nothing was
                 stored.
         """
-        return await self.in_thread(self._publish_each, topic, items)
-
-    def _publish(self, topic: str, items: Sequence[Outgoing]) -> list[Published]:
-        try:
-            return self.app.publish_many(topic, items)
-        except TopicFull as full:
-            return list(full.outcomes)
-
-    def _publish_each(
-        self, topic: str, items: Sequence[Outgoing]
-    ) -> list[Published | BadInput | PublishUnknown]:
-        found = self.app.parts.catalog().resolve(topic)
-        refused: dict[int, BadInput] = {}
-        try:
-            return list(self._publish_or_doubt(topic, items))
-        except BadInput:
-            for place, item in enumerate(items):
-                try:
-                    self.app.producer.check(found, [item])
-                except BadInput as error:
-                    refused[place] = error
-        right = [item for place, item in enumerate(items) if place not in refused]
-        published = iter(self._publish_or_doubt(topic, right))
-        return [refused.get(place) or next(published) for place in range(len(items))]
-
-    def _publish_or_doubt(
-        self, topic: str, items: Sequence[Outgoing]
-    ) -> Sequence[Published | PublishUnknown]:
-        try:
-            return self._publish(topic, items)
-        except PublishUnknown as unknown:
-            return [PublishUnknown(topic, [each]) for each in unknown.ids]
+        return await self.in_thread(self._publishing.publish_each, topic, items)
 
     # Pulling.
 
@@ -210,8 +219,18 @@ class Gateway:
 
         Raises:
             QFrameError: what keeps the group from being joined.
+            TooMuch: if the client has its share of the groups, or of bytes, of this gateway.
         """
-        return await self._group(topic, group).take(most, wait_s, lease_s, most_bytes, client)
+        joined = self._group(topic, group, client)
+        opened = await joined.take(most, wait_s, lease_s, most_bytes, client)
+        try:
+            hold_bytes(sum(len(cast("Attempt", one.message).delivery.body) for one in opened))
+        except TooMuch:
+            joined.put_back(opened)
+            raise
+        if (asking := ASKING.get()) is not None:
+            asking.on_lost = partial(self.put_back, topic, group, opened)
+        return opened
 
     def put_back(self, topic: str, group: str, opened: Sequence[OpenDelivery]) -> None:
         """Keeps for the next client what this one has not seen."""
@@ -239,18 +258,28 @@ class Gateway:
                     reply.outcome, reply.gateway = SettleOutcome.ELSEWHERE, owner.address or None
         return replies
 
-    def _group(self, topic: str, group: str) -> OpenGroup:
+    def _group(self, topic: str, group: str, client: Client | None) -> OpenGroup:
         if self.stopping.is_set():
             raise GatewayStopped
         found = self._groups.get((topic, group))
         if found is None:
-            if len(self._groups) + len(self._leaving) >= MOST_GROUPS:
-                raise GatewayFull(MOST_GROUPS)
+            self._take_place(client)
             found = self._groups[topic, group] = OpenGroup(
                 topic, group, make_pull=self._pull_maker(topic, group), receipts=self.receipts,
-                clock=self._clock, on_end=self._ended,
+                clock=self._clock, on_end=partial(self._ended, client),
             )  # fmt: skip
         return found
+
+    def _take_place(self, client: Client | None) -> None:
+        """Takes one of the places of groups, for the client that pulls first."""
+        if self._places.take(client):
+            return
+        if not self._places.free:
+            raise GatewayFull(MOST_GROUPS)
+        raise TooMuch(
+            f"this gateway serves {self._places.held(client)} groups for this caller, its share; "
+            "stop pulling from some, or start another gateway for them", _AGAIN_S,
+        )  # fmt: skip
 
     def _pull_maker(self, topic: str, group: str) -> PullMaker:
         options = self._options.get((topic, group), {})
@@ -264,11 +293,17 @@ class Gateway:
 
         return make
 
-    def _ended(self, group: OpenGroup, failure: BaseException | None) -> None:
+    def _ended(
+        self, client: Client | None, group: OpenGroup, failure: BaseException | None
+    ) -> None:
         """A group's pull has ended: the next client joins anew."""
+        self._places.give_back(client)
         self._forget(group)
         if group in self._leaving:
             self._leaving.remove(group)
+        meters = self.app.parts.meters
+        if meters is not None and not self._all_of(group.topic, group.group):
+            meters.forget(group.topic, group.group)
         if failure is not None and not isinstance(failure, BadInput) and self.app.events:
             self.app.events.emit(
                 "part.failed", part=f"gateway {group.topic}/{group.group}", error=failure
@@ -324,6 +359,12 @@ class Gateway:
         """How many deliveries of a group are in clients' hands."""
         return sum(one.open_count for one in self._all_of(topic, group))
 
+    def opened(self, topic: str, group: str, receipts: Iterable[str]) -> list[OpenDelivery]:
+        """The deliveries of receipts, as far as they are in clients' hands."""
+        groups = self._all_of(topic, group)
+        found = (one.find(receipt) for receipt in receipts for one in groups)
+        return [delivery for delivery in found if delivery is not None]
+
     def groups(self) -> Iterable[tuple[str, str]]:
         """The groups of which it is a worker now."""
         return list(dict.fromkeys((one.topic, one.group) for one in self._all()))
@@ -349,4 +390,4 @@ class Gateway:
         await asyncio.gather(*self._beside, return_exceptions=True)
         await self._close(self._all())
         await asyncio.gather(*self._ending, return_exceptions=True)
-        self._threads.shutdown(wait=False)
+        self._threads.close()

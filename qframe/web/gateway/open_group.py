@@ -28,6 +28,7 @@ from qframe.web.gateway.deliveries import (
 )
 from qframe.web.gateway.feed import Feed
 from qframe.web.gateway.receipts import Receipts
+from qframe.web.gateway.shares import Lines
 from qframe.web.gateway.waiting import SettleCall, WaitingPull
 
 MOST_AT_ONCE: Final = 500
@@ -78,7 +79,7 @@ class OpenGroup:
             f"qframe.gateway.{topic}.{group}", make_pull(self._settled_by_store, demand), demand,
             clock=clock, tell=self._tell, on_arrived=self._arrived, on_end=self._end,
         )  # fmt: skip
-        self._waiters: deque[WaitingPull] = deque()
+        self._waiters: Lines[WaitingPull] = Lines()
         self._spare: deque[Message] = deque()
         self._open: dict[str, OpenDelivery] = {}
         self._deadlines: list[tuple[float, str]] = []
@@ -105,6 +106,10 @@ class OpenGroup:
         """Whether a receipt is that of an open delivery."""
         return receipt in self._open
 
+    def find(self, receipt: str) -> OpenDelivery | None:
+        """The open delivery of a receipt."""
+        return self._open.get(receipt)
+
     # Handing out.
 
     async def take(
@@ -120,7 +125,7 @@ class OpenGroup:
         self._check_failure()
         found: asyncio.Future[list[OpenDelivery]] = self._loop.create_future()
         waiter = WaitingPull(min(most, MOST_AT_ONCE), lease_s, most_bytes, client, found)
-        self._waiters.append(waiter)
+        self._waiters.add(client, waiter)
         self._serve()
         try:
             await self._wait_for(found, wait_s)
@@ -129,8 +134,7 @@ class OpenGroup:
                 self.put_back(found.result())
             raise
         finally:
-            if waiter in self._waiters:  # it goes with nothing
-                self._waiters.remove(waiter)
+            if self._waiters.remove(client, waiter):  # it goes with nothing
                 self._ask(is_less=True)
             self._asked_s = self._clock.monotonic_s()
         return found.result() if found.done() else []
@@ -149,17 +153,17 @@ class OpenGroup:
             step_s = min(2 * step_s, _LONGEST_STEP_S)
 
     def _serve(self) -> None:
-        """Hands what is there to those who wait, in their order."""
+        """Hands what is there to those who wait: each client in its turn, its pulls in order."""
         if self._spare:
             self._feed.is_certain()  # what may be somebody else's meanwhile is cancelled
         while self._waiters and self._spare:
-            waiter = self._waiters[0]
+            waiter = self._waiters.next()
             if waiter.found.done():
-                self._waiters.popleft()
+                self._waiters.pop(waiter.client)
                 continue
             most = waiter.most if waiter.client is None else min(waiter.most, waiter.client.room)
             if most < 1:  # other pulls of the same client have taken all that it may have
-                self._waiters.popleft()
+                self._waiters.pop(waiter.client)
                 waiter.found.set_result([])
                 continue
             now_s, now_ms = self._clock.monotonic_s(), self._clock.now_ms()
@@ -180,7 +184,7 @@ class OpenGroup:
                 )
             if opened:
                 self._feed.hand_out(len(opened))
-                self._waiters.popleft()
+                self._waiters.pop(waiter.client)
                 self._keep(opened)
                 waiter.found.set_result(opened)
         self._ask()

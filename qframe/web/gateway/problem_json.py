@@ -22,6 +22,7 @@ from qframe.outcomes import Published
 from qframe.web.gateway.callers import NotKnown, NotPermitted, TooMuch
 from qframe.web.gateway.deliveries import SettleOutcome, SettleReply
 from qframe.web.gateway.gateway import GatewayFull, GatewayStopped
+from qframe.web.gateway.making import TooManyMade
 from qframe.web.gateway.wire import ProblemOut, PublishedOut, RefusedOut, UnknownOut
 from qframe.web.refusals import refusal
 
@@ -38,6 +39,7 @@ _STATUSES: Final[Mapping[type[Exception], int]] = {
     GatewayFull: 503,
     TopicFull: 507,
     StoreFull: 507,
+    TooManyMade: 507,
     PublishUnknown: 503,
 }
 _TITLES: Final[Mapping[int, str]] = {

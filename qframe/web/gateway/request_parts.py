@@ -19,6 +19,7 @@ from qframe.cloud_events import BATCHED, STRUCTURED
 from qframe.codec import why_not_json
 from qframe.errors import BadInput
 from qframe.producing.outgoing import Outgoing
+from qframe.web.gateway.asking import hold_bytes
 from qframe.web.gateway.deliveries import OpenDelivery
 from qframe.web.gateway.problem_json import BadRequest
 from qframe.web.gateway.wire import PublishRequest
@@ -48,6 +49,7 @@ async def read_body(request: Request, most_bytes: int) -> bytes:
         async with asyncio.timeout(BODY_S):
             async for part in request.stream():
                 body += part
+                hold_bytes(len(body))
                 if len(body) > most_bytes:
                     raise too_large(most_bytes)
     except TimeoutError:
@@ -90,6 +92,7 @@ async def lines_of(
             rest.clear()
             left_s = BODY_S
         rest += after
+        hold_bytes(len(rest))
         fitting = list(takewhile(lambda line: len(line) <= most_bytes, whole))
         for start in range(0, len(fitting), most_lines):
             yield fitting[start : start + most_lines]

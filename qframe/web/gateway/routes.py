@@ -2,34 +2,31 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any, Final, TypeVar
 
 import msgspec
 from starlette.applications import Starlette
+from starlette.middleware import Middleware
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import Route
 
 from qframe.admin.totals import summed
 from qframe.cloud_events import BATCHED, STRUCTURED, batched, binary, structured
-from qframe.errors import BadInput, BadOption, QFrameError, TopicFull
+from qframe.errors import BadOption, QFrameError, TopicFull
 from qframe.outcomes import Outcome, Published
 from qframe.producing.outgoing import Outgoing
-from qframe.topic import Kind, Topic, checked_group, checked_key, checked_name
+from qframe.topic import Kind, checked_group, checked_key, checked_name
+from qframe.web.gateway.asking import AskingLayer, begin_request
 from qframe.web.gateway.callers import Caller, Callers, GatewayRight
 from qframe.web.gateway.forwarding import FORWARDED, Forwarder
 from qframe.web.gateway.gateway import Gateway
 from qframe.web.gateway.openapi import openapi
-from qframe.web.gateway.problem_json import (
-    NOT_SERVED,
-    BadRequest,
-    line_out,
-    problem_of,
-    unsettled,
-)
+from qframe.web.gateway.problem_json import NOT_SERVED, problem_of, unsettled
+from qframe.web.gateway.published_lines import published_lines
 from qframe.web.gateway.request_parts import (
     JSON,
     LINES,
@@ -37,7 +34,6 @@ from qframe.web.gateway.request_parts import (
     content_type,
     decoded,
     idempotency_key,
-    lines_of,
     messages_of,
     read_body,
     require_json,
@@ -50,7 +46,6 @@ from qframe.web.gateway.wire import (
     MOST_MESSAGES,
     DeliveriesOut,
     HealthOut,
-    MessageIn,
     MovedOut,
     NothingIn,
     PublishedListOut,
@@ -76,7 +71,6 @@ PULLED_BYTES: Final = 4 * 2**20
 Decoded = TypeVar("Decoded")
 Endpoint = Callable[[Request, Caller], Awaitable[Response]]
 _encode = msgspec.json.encode
-_encode_lines = msgspec.json.Encoder().encode_lines
 
 
 class GatewayRoutes:
@@ -117,6 +111,7 @@ class GatewayRoutes:
             async with self._gateway:
                 yield
 
+        requests, sizes = self._gateway.requests, self._gateway.sizes
         app = Starlette(
             routes=[
                 self._route(messages, POST=self._publish),
@@ -135,6 +130,7 @@ class GatewayRoutes:
                 *self._others,
             ],
             exception_handlers=NOT_SERVED,
+            middleware=[Middleware(AskingLayer, requests=requests, sizes=sizes)],
             lifespan=lifespan,
         )
         # A redirect would name the request's own host, and http where a proxy has taken off TLS.
@@ -148,6 +144,7 @@ class GatewayRoutes:
             method = "GET" if request.method == "HEAD" else request.method
             try:
                 caller = self._callers.caller(request)
+                begin_request(caller.client)
                 check_parameters(request)
                 if method in ("GET", "DELETE"):
                     await self._json(request, NothingIn, caller)
@@ -175,7 +172,9 @@ class GatewayRoutes:
                 raise BadOption("Idempotency-Key", key, why, "give each line an id")
             require_uncompressed(request)
             await self._gateway.in_thread(self._gateway.app.parts.catalog().resolve, topic)
-            return LinesResponse(self._published_lines(request, caller, topic))
+            return LinesResponse(
+                published_lines(self._gateway, topic, request, caller, self._most_bytes)
+            )
         body = await self._body(request, caller)
         if "ce-specversion" in request.headers:
             items, many = await self._events(topic, [binary(request.headers, body)]), False
@@ -213,47 +212,6 @@ class GatewayRoutes:
                     item.sequence = None
         return items
 
-    async def _published_lines(
-        self, request: Request, caller: Caller, topic: str
-    ) -> AsyncIterator[bytes]:
-        """Publishes line by line, up to 500 at once; one line of outcome for each.
-
-        It ends when the store is away, since the next lines would overtake what was not stored,
-        and when the gateway is stopping.
-        """
-        most = min(MOST_MESSAGES, self._gateway.app.settings.publish_batch)
-        try:
-            most, most_bytes = caller.most_messages(most), caller.most_bytes(self._most_bytes)
-            async for lines in lines_of(request, most_bytes, most, self._gateway.stopping):
-                while wait_s := caller.wait_s(len(lines)):
-                    await asyncio.sleep(wait_s)
-                found = await self._publish_lines(topic, lines)
-                yield _encode_lines([line_out(one) for one in found])
-                if not all(isinstance(one, Published | BadInput | BadRequest) for one in found):
-                    return
-        except ClientDisconnect:
-            return
-        except QFrameError as error:
-            yield _encode_lines([line_out(error)])
-
-    async def _publish_lines(self, topic: str, lines: list[bytes]) -> list[Published | QFrameError]:
-        found: list[Published | QFrameError | None] = []
-        items: list[Outgoing] = []
-        for line in lines:
-            try:
-                items.append(decoded(line, MessageIn).outgoing())
-                found.append(None)
-            except QFrameError as error:
-                found.append(error)
-        published: Sequence[Published | QFrameError] = ()
-        try:
-            if items:
-                published = await self._gateway.publish_each(topic, items)
-        except QFrameError as error:
-            published = [error] * len(items)
-        outcomes = iter(published)
-        return [next(outcomes) if one is None else one for one in found]
-
     # Consuming.
 
     async def _pull(self, request: Request, caller: Caller) -> Response:
@@ -262,6 +220,7 @@ class GatewayRoutes:
         wait_s, lease_s = wait_of(asked.wait), lease_of(asked.lease)
         most = caller.room(asked.max)
         caller.take(1)
+        await self._make(topic, group, caller)
         pulling = self._gateway.pull(
             topic, group, most=most, most_bytes=PULLED_BYTES, wait_s=wait_s, lease_s=lease_s,
             client=caller.client,
@@ -285,6 +244,7 @@ class GatewayRoutes:
 
     async def _stats(self, request: Request, caller: Caller) -> Response:
         topic, group = self._group(request, caller, "consume")
+        caller.take(1)
         admin = self._gateway.app.admin.acting(by=caller.name, rights="viewer")
         stats = await self._gateway.in_thread(admin.stats, topic, group)
         all_slots = summed(group, stats)
@@ -298,15 +258,18 @@ class GatewayRoutes:
         """Has a group collect from now on, before anybody pulls."""
         topic, group = self._group(request, caller, "consume")
         await self._json(request, NothingIn, caller)
-        app = self._gateway.app
-
-        def subscribe() -> Topic:
-            found = app.parts.catalog().resolve(topic)
-            app.store.subscribe(found, group)
-            return found
-
-        found = await self._gateway.in_thread(subscribe)
+        caller.take(1)
+        await self._make(topic, group, caller)
+        resolve = self._gateway.app.parts.catalog().resolve
+        found = await self._gateway.in_thread(resolve, topic)
         return _reply(TopicOut(found.name, found.kind, found.slots))
+
+    async def _make(self, topic: str, group: str, caller: Caller) -> None:
+        """Makes a group that is new, if the caller may."""
+        if not await self._gateway.has_group(topic, group):
+            caller.require_making(topic, group)
+            is_named = caller.names(topic, group)
+            await self._gateway.make_group(topic, group, is_named=is_named)
 
     # Topics and timers.
 
@@ -314,9 +277,10 @@ class GatewayRoutes:
         name = checked_name(request.path_params["topic"], "topic")
         caller.require("admin", name)
         asked = await self._json(request, TopicIn, caller)
-        app = self._gateway.app
-        topic = await self._gateway.in_thread(
-            lambda: app.declare(asked.topic(name, app.store.topic(name)))
+        caller.take(1)
+        known = await self._gateway.in_thread(self._gateway.app.store.topic, name)
+        topic = await self._gateway.make_topic(
+            asked.topic(name, known), partial(caller.may, "admin")
         )
         return _reply(TopicOut(topic.name, topic.kind, topic.slots))
 
@@ -338,6 +302,7 @@ class GatewayRoutes:
     async def _edit_timer(self, request: Request, caller: Caller) -> Response:
         topic, key = self._timer(request, caller)
         asked = await self._json(request, TimerChangeIn, caller)
+        caller.take(1)
         admin = self._gateway.app.admin.acting(by=caller.name, rights="operator")
 
         def edit() -> str:
@@ -350,6 +315,7 @@ class GatewayRoutes:
 
     async def _cancel_timer(self, request: Request, caller: Caller) -> Response:
         topic, key = self._timer(request, caller)
+        caller.take(1)
         admin = self._gateway.app.admin.acting(by=caller.name, rights="owner")
         moved = await self._gateway.in_thread(admin.cancel_timer, topic, key)
         return _reply(MovedOut(moved.value))

@@ -1,0 +1,163 @@
+"""What the callers of a gateway share: places, and turns."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
+from contextvars import copy_context
+from typing import Any, Generic, TypeVar
+
+from qframe.web.gateway.deliveries import Client
+
+T = TypeVar("T")
+
+
+class Share:
+    """A number of places: a holder takes another one only while more are free than it holds.
+
+    So one alone gets half of them, and the next one half of the rest. As places come back, all that
+    ask for more come to hold as many as each other, and some are free for the next.
+
+    Args:
+        most: how many places there are.
+    """
+
+    def __init__(self, most: int) -> None:
+        self.free: int = most
+        self._held: dict[Client | None, int] = {}
+
+    def held(self, holder: Client | None) -> int:
+        """How many places a holder has."""
+        return self._held.get(holder, 0)
+
+    def take(self, holder: Client | None, count: int = 1) -> bool:
+        """Takes places; False, and takes none, if that is more than the holder's share."""
+        held = self.held(holder) + count
+        if held > self.free:
+            return False
+        self.free -= count
+        self._held[holder] = held
+        return True
+
+    def give_back(self, holder: Client | None, count: int = 1) -> None:
+        """Gives places back."""
+        self.free += count
+        left = self._held[holder] - count
+        if left:
+            self._held[holder] = left
+        else:
+            del self._held[holder]
+
+
+class Lines(Generic[T]):
+    """What waits, in a line for each holder; the lines have their turns."""
+
+    def __init__(self) -> None:
+        self._lines: dict[Client | None, deque[T]] = {}
+
+    def __iter__(self) -> Iterator[T]:
+        for line in self._lines.values():
+            yield from line
+
+    def __bool__(self) -> bool:
+        return bool(self._lines)
+
+    def add(self, holder: Client | None, item: T) -> None:
+        """Puts an item at the end of its holder's line."""
+        self._lines.setdefault(holder, deque()).append(item)
+
+    def remove(self, holder: Client | None, item: T) -> bool:
+        """Takes an item out; False if it waits no more."""
+        line = self._lines.get(holder)
+        if line is None or item not in line:
+            return False
+        line.remove(item)
+        if not line:
+            del self._lines[holder]
+        return True
+
+    def holders(self) -> list[Client | None]:
+        """The holders of what waits, in the order of their turns."""
+        return list(self._lines)
+
+    def next(self) -> T:
+        """The first item of the line whose turn it is."""
+        return next(iter(self._lines.values()))[0]
+
+    def pop(self, holder: Client | None) -> T:
+        """Takes out the first item of a line, whose turn is then the last."""
+        line = self._lines.pop(holder)
+        item = line.popleft()
+        if line:
+            self._lines[holder] = line
+        return item
+
+
+class FairThreads:
+    """Threads that callers share: the calls of one that has its share wait behind each other.
+
+    Its methods are called in one event loop.
+
+    Args:
+        most: how many threads there are.
+        name: how their names begin.
+    """
+
+    def __init__(self, most: int, name: str) -> None:
+        self._threads = ThreadPoolExecutor(most, name)
+        self._share = Share(most)
+        self._lines: Lines[asyncio.Future[None]] = Lines()
+
+    async def call(self, client: Client | None, function: Callable[..., T], *args: Any) -> T:
+        """Calls what may block, once the client has a thread for it.
+
+        It has the context variables of the caller, so the span of a request is known there.
+        """
+        await self._wait(client)
+        loop = asyncio.get_running_loop()
+
+        def ended(_: Future[T]) -> None:
+            with suppress(RuntimeError):  # the loop has ended
+                loop.call_soon_threadsafe(self._end, client)
+
+        try:
+            called = self._threads.submit(copy_context().run, function, *args)
+        except BaseException:
+            self._end(client)
+            raise
+        called.add_done_callback(ended)
+        return await asyncio.wrap_future(called)
+
+    async def _wait(self, client: Client | None) -> None:
+        if self._share.take(client):
+            return
+        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._lines.add(client, turn)
+        try:
+            await turn
+        except asyncio.CancelledError:
+            if not self._lines.remove(client, turn) and not turn.cancelled():
+                self._share.give_back(client)  # it was its turn already
+            self._go_on()
+            raise
+
+    def _end(self, client: Client | None) -> None:
+        self._share.give_back(client)
+        self._go_on()
+
+    def _go_on(self) -> None:
+        """Gives free threads to those who wait."""
+        for holder in self._lines.holders():
+            if self._share.take(holder):
+                turn = self._lines.pop(holder)
+                if turn.cancelled():  # what waited there goes on with the others
+                    self._share.give_back(holder)
+                else:
+                    turn.set_result(None)
+
+    def close(self) -> None:
+        """Takes no more calls; those that run go on."""
+        self._threads.shutdown(wait=False)
