@@ -20,6 +20,7 @@ from qframe.telemetry.logs import log_events
 from qframe.topic import duration_ms
 
 SECRET_VARIABLE: Final = "QFRAME_GATEWAY_SECRET"  # noqa: S105 - the name of a variable
+SHORTEST_SECRET: Final = 16
 
 
 @coordinated
@@ -95,7 +96,7 @@ def gateway(
         check_beside("gateway", "no --sqs", places, "add --sqs")
     if address:
         _check_address(address)
-    secret = os.environ.get(SECRET_VARIABLE) or None
+    secret = _secret()
     if secret is not None and not address and not where.is_local:
         raise BadOption(
             "--address", address, f"{SECRET_VARIABLE} has other gateways pass settlements on to "
@@ -146,6 +147,21 @@ def gateway(
                 )  # fmt: skip
         finally:
             stop()
+
+
+def _secret() -> str | None:
+    """The secret that gateways share.
+
+    Raises:
+        BadOption: if it is short enough to be guessed by a client, whose receipts are signed by it.
+    """
+    secret = os.environ.get(SECRET_VARIABLE) or None
+    if secret is not None and len(secret.encode("utf-8", "replace")) < SHORTEST_SECRET:
+        raise BadOption(
+            SECRET_VARIABLE, "***", f"it is shorter than {SHORTEST_SECRET} bytes",
+            "make one for all gateways: python -c 'import secrets; print(secrets.token_urlsafe())'",
+        )  # fmt: skip
+    return secret
 
 
 def _check_address(address: str) -> None:

@@ -167,6 +167,18 @@ def test_its_numbers_are_shown_on_a_port_of_their_own(tmp_path: Path) -> None:
     assert 'qframe_handled_total{group="billing",outcome="ack",topic="orders"} 1.0' in text
 
 
+def test_a_secret_that_could_be_guessed_is_refused(tmp_path: Path) -> None:
+    ran = subprocess.run(
+        [sys.executable, "-m", "qframe", "gateway", "--store", "sqlite:///q.db"],
+        cwd=tmp_path, capture_output=True, text=True, check=False, timeout=60,
+        env={**os.environ, "QFRAME_GATEWAY_SECRET": "a"},
+    )  # fmt: skip
+    assert ran.returncode == 1
+    assert "QFRAME_GATEWAY_SECRET" in ran.stderr
+    assert "secrets.token_urlsafe" in ran.stderr
+    assert len(ran.stderr.splitlines()) == 1
+
+
 def test_malformed_requests_are_refused_and_the_gateway_goes_on(tmp_path: Path) -> None:
     """`python -m benchmarks.gateway_fuzz` is the same with 100,000."""
     with GatewayProcess(tmp_path, f"sqlite:///{tmp_path}/q.db", "--sqs") as gateway:
