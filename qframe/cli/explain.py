@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from shlex import quote
 from typing import Annotated, Any
 
@@ -13,10 +14,11 @@ from qframe.cli.attempts import entry_as_json, say_attempts
 from qframe.cli.commands import BadCommand, check_beside
 from qframe.cli.flags import AsJson
 from qframe.cli.look import say_facts
-from qframe.cli.output import say, say_aside, say_json
+from qframe.cli.output import say, say_aside, say_json, say_unknown
 from qframe.cli.records import as_json as record_as_json
 from qframe.cli.target import Target, coordinated
 from qframe.clock import moment
+from qframe.stores.types import TopicList
 
 
 @coordinated
@@ -47,7 +49,7 @@ def explain(
     By its id, its key or its offset; in one topic, or in all.
     """
     given = list(words or ())
-    if len(given) == 2 and topic is None:
+    if topic is None and (len(given) == 2 or (given and offset is not None)):
         topic = given.pop(0)
     if len(given) > 1:
         raise BadCommand("message", " ".join(given), "it is no id", "give ID, or TOPIC ID")
@@ -60,9 +62,14 @@ def explain(
         names = {"ID": message_id, "--key": key}
         check_beside("explain", "--offset", names, "give no --offset")
     with target.opened() as app:
+        topics = app.store.topics() if topic is None else TopicList()
+        say_unknown(topics.unread)
+        is_topic = message_id in [each.name for each in topics]
+        if is_topic and key is not None:
+            topic, message_id = message_id, None
         found = app.admin.explain(topic, message_id, key=key, offset=offset, slot=slot, look=look)
-        is_absent = all(each.state == "absent" for each in found)
-        if is_absent and message_id in [each.name for each in app.store.topics()]:
+        is_found = any(each.is_found for each in found)
+        if is_topic and message_id is not None and not is_found:
             say_aside(f"{message_id} was taken for an id; it is a topic: --topic {message_id}")
     if as_json:
         say_json([as_json_of(each) for each in found])
@@ -71,11 +78,18 @@ def explain(
             if number:
                 say("")
             say_explanation(each)
-        if key is not None and message_id is None and len(found) > BEHIND:
-            say(f"these are the first {len(found)}; if there are more: qframe search --key "
-                f"{quote(key)} --limit N")  # fmt: skip
-    if is_absent:
+        if key is not None and message_id is None and (of := _cut_off(found)) is not None:
+            say(f"of {of} these are the first {BEHIND + 1}; if there are more: qframe search "
+                f"--key {quote(key)} --limit N")  # fmt: skip
+    if not is_found:
         raise typer.Exit(1)
+
+
+def _cut_off(found: list[Explanation]) -> str | None:
+    """A topic's group whose line of a key may be longer than what was looked up of it."""
+    counts = Counter((each.topic, each.group) for each in found if each.state != "dead")
+    lines = (f"{topic}/{group}" for (topic, group), count in counts.items() if count > BEHIND)
+    return next(lines, None)
 
 
 def as_json_of(each: Explanation) -> dict[str, Any]:
@@ -116,8 +130,7 @@ def say_explanation(each: Explanation) -> None:
         of_topic = f" {each.topic}" if each.topic else ""
         named = {"--id": each.id, "--key": each.key}
         given = "".join(f" {flag} {quote(text)}" for flag, text in named.items() if text)
-        say(f"  looked at {each.looked} messages; go on: qframe search{of_topic}{given}"
-            f" --from {each.place}")  # fmt: skip
+        say(f"  go on: qframe search{of_topic}{given} --from {each.place}")
     if each.record is not None:
         say_facts(each.record)
     say_attempts(each)

@@ -10,7 +10,7 @@ import typer
 from qframe.admin.search import LOOK, SEARCHED
 from qframe.cli.commands import check_states
 from qframe.cli.flags import AsJson, Limit
-from qframe.cli.output import counted, say, say_json, table
+from qframe.cli.output import counted, say, say_json, say_unknown, table
 from qframe.cli.records import as_json as record_as_json
 from qframe.cli.records import body_text, second
 from qframe.cli.target import Target, targeted
@@ -59,6 +59,8 @@ def search(
             headers=dict(map(header_of, header or ())),
             body=dict(map(_pair, body or ())), limit=limit, look=look, place=place,
         )  # fmt: skip
+        if topic is None:
+            say_unknown(app.store.topics().unread)
     if as_json:
         records = [record_as_json(record) for record in found.records]
         say_json(
@@ -79,7 +81,7 @@ def search(
             cut=True,
         )  # fmt: skip
     else:
-        say("nothing found")
+        say("nothing found" if found.is_all else "nothing found so far: not all was looked at")
     if found.has_more:
         say(f"these are the first {len(found.records)}; look at more with --limit")
     if found.unread:
@@ -87,8 +89,12 @@ def search(
             f"not looked at, since streams find a key only message by message: "
             f"{', '.join(found.unread)}; search one: qframe search TOPIC --key {quote(key or '')}"
         )
-    if found.place is not None:
+    if found.place is not None and found.place.startswith("@"):
+        say(f"looked up in topics up to {found.place.strip('@')}; go on: --from {found.place}")
+    elif found.place is not None:
         say(f"looked at {counted(found.looked, 'message')}; go on: --from {found.place}")
+    elif found.looked and not found.records:
+        say(f"looked at all {counted(found.looked, 'message')}")
 
 
 def header_of(text: str) -> tuple[str, str | None]:

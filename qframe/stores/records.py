@@ -184,12 +184,16 @@ class Sought(msgspec.Struct, kw_only=True, frozen=True):
         key: the key.
         offset: the offset.
         slot: the only slot to look at; None for all.
+        first_slot: the slot that a scan looks at before others; None for that of the key, if any.
+        state: where it stands; a scan for what is dead, held or settled looks at nothing else.
     """
 
     id: str | None = None
     key: str | None = None
     offset: int | None = None
     slot: int | None = None
+    first_slot: int | None = None
+    state: str | None = None
 
     def fits(self, record: Record) -> bool:
         """Whether a record is of a message that is sought."""
@@ -198,6 +202,7 @@ class Sought(msgspec.Struct, kw_only=True, frozen=True):
             and (self.key is None or record.key == self.key)
             and (self.offset is None or record.seq == self.offset)
             and (self.slot is None or record.slot == self.slot)
+            and (self.state is None or record.state == self.state)
         )
 
 

@@ -15,6 +15,8 @@ from qframe.topic import Topic
 
 _SHARED: Final = {True: ("held",), False: ("later", "line")}
 _OF_GROUPS: Final = ("behind", "dead", "heads")
+_ALONE: Final = {"dead": "dead", "held": "held", "settled": "line"}
+"""The only part that has messages of a state, of the states for which there is one."""
 
 RESTORED: Final = "restored"
 """The receipt of what was in doing where it was copied from."""
@@ -61,21 +63,27 @@ def sections_of(topic: Topic, groups: Sequence[str], sought: Sought | None = Non
 
     The slot that a sought key leads to is the first; a basis of its own may have led it elsewhere.
     """
-    slots: Sequence[int] = topic.all_slots
-    own = None
-    if sought is not None:
-        slots = [slot for slot in slots if sought.slot in (None, slot)]
-        own = None if sought.key is None else topic.slot_of(sought.key.encode())
+    sought = Sought() if sought is None else sought
+    first = sought.first_slot
+    if first is None and sought.key is not None:
+        first = topic.slot_of(sought.key.encode())
     found = [
         Section(slot, part, group)
-        for slot in slots
+        for slot in topic.all_slots
+        if sought.slot in (None, slot)
         for part, names in (
             *((part, [""]) for part in _SHARED[topic.has_subjects]),
             *((part, groups) for part in _OF_GROUPS),
         )
+        if part == _ALONE.get(sought.state or "", part)
         for group in names
     ]
-    return sorted(found, key=lambda section: (section.slot != own, section))
+    return _ordered(found, first)
+
+
+def _ordered(sections: Sequence[Section], first: int | None) -> list[Section]:
+    """Sections by slot, but those of one slot in front."""
+    return sorted(sections, key=lambda section: (section.slot != first, section))
 
 
 def scanned(
@@ -98,15 +106,16 @@ def scanned(
     page = ScanPage([], 0, None)
     if not sections:
         return page
-    at, after = (sections[0], "") if place is None else _read_place(place)
-    first = sections[0].slot
-    for section in sections:
+    first, at, after = sections[0].slot, sections[0], ""
+    if place is not None:
+        first, at, after = _read_place(place)
+    for section in _ordered(sections, first):
         if (section.slot != first, section) < (at.slot != first, at):
             continue
         behind: str | None = after if section == at else ""
         while behind is not None:
             if page.looked >= limit:
-                page.place = _place_of(section, behind)
+                page.place = _place_of(first, section, behind)
                 return page
             records, looked, behind = read(section, behind, limit - page.looked)
             page.records += [one for one in records if sought is None or sought.fits(one)]
@@ -114,16 +123,19 @@ def scanned(
     return page
 
 
-def _place_of(section: Section, after: str) -> str:
-    return urlsafe_b64encode(msgspec.json.encode((*section, after))).decode().rstrip("=")
+def _place_of(first: int, section: Section, after: str) -> str:
+    packed = msgspec.json.encode((first, *section, after))
+    return urlsafe_b64encode(packed).decode().rstrip("=")
 
 
-def _read_place(place: str) -> tuple[Section, str]:
+def _read_place(place: str) -> tuple[int, Section, str]:
     try:
         text = urlsafe_b64decode(place + "=" * (-len(place) % 4))
-        *section, after = msgspec.json.decode(text, type=tuple[int, str, str, str])
+        first, slot, part, group, after = msgspec.json.decode(
+            text, type=tuple[int, int, str, str, str]
+        )
     except (ValueError, TypeError) as error:
         raise BadOption(
             "place", place, "it is not where a page has ended", "give the place as it was printed"
         ) from error
-    return Section(*section), after  # type: ignore[arg-type] # unpacking forgets the types
+    return first, Section(slot, part, group), after

@@ -9,7 +9,7 @@ code: it only names what `app.admin.search` compares.
 from __future__ import annotations
 
 import shlex
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from qframe.errors import BadOption
@@ -44,6 +44,29 @@ class Wanted:
         """Whether nothing was asked for."""
         return not (self.facts or self.headers or self.body or self.word)
 
+    def meanings(self) -> list[Wanted]:
+        """It with its word as an id, and as a key; itself where it has no word."""
+        if self.word is None:
+            return [self]
+        return [
+            replace(self, word=None, facts={**self.facts, name: self.word})
+            for name in ("id", "key")
+            if name not in self.facts
+        ]
+
+    @property
+    def text(self) -> str:
+        """The words that mean the same."""
+        named = [
+            *self.facts.items(),
+            *((f"header.{name}", value or "") for name, value in self.headers.items()),
+            *((f"body.{path}", value) for path, value in self.body.items()),
+        ]
+        words = [
+            f'{name}:"{value}"' if " " in value else f"{name}:{value}" for name, value in named
+        ]
+        return " ".join([*words, *([self.word] if self.word is not None else [])])
+
 
 def wanted_of(text: str) -> Wanted:
     """Reads what was typed.
@@ -64,6 +87,8 @@ def wanted_of(text: str) -> Wanted:
             wanted.headers[name.removeprefix("header.")] = value or None
         else:
             wanted.body[name.removeprefix("body.")] = value
+    if wanted.word is not None and {"id", "key"} <= wanted.facts.keys():
+        raise BadOption("search", text, "it has a word beside an id and a key", _HELP)
     return wanted
 
 

@@ -14,6 +14,7 @@ from qframe.clock import VirtualClock
 from qframe.codec import TAGS_HEADER, batch_mark, new_token
 from qframe.message import Delivery
 from qframe.options.report import ConsumerReport
+from qframe.stores.records import Sought
 from qframe.topic import Topic
 
 WORKER = "host-1-abc"
@@ -344,3 +345,111 @@ def test_a_report_is_the_last_word_of_its_worker_and_goes_with_its_group(bench: 
     bench.store.drop_group(topic, "g")
     bench.store.subscribe(topic, "g")
     assert bench.store.reports(topic, "g") == []
+
+
+@pytest.mark.parametrize("kind", ["ordered", "stream", "delay"])
+@pytest.mark.parametrize("history", ["0s", "1d"])
+def test_every_group_is_answered_for_whatever_became_of_it_with_another(
+    bench: Bench, kind: str, history: str
+) -> None:
+    topic = bench.topic(kind, "done", "waits", history=history)
+    bench.publish(topic, 1, "k", id="first")
+    bench.advance(5)
+    if kind == "delay":  # behind what a handler has, a subject of this kind has one message
+        take(bench, topic, group="waits")
+    bench.publish(topic, 2, "k", id="second")
+    while some := take(bench, topic, group="done"):
+        bench.ack(topic, *some, group="done")
+    for options in ({}, {"topic": topic}):
+        told = {each.group: each for each in admin(bench).explain(message_id="second", **options)}
+        assert set(told) == {"done", "waits"}
+        assert told["waits"].state == "todo"
+        if history == "1d" or kind == "stream":
+            assert told["done"].state == "settled"
+        else:
+            assert (told["done"].state, names(told["done"])) == ("absent", ["forgotten"])
+
+
+def test_a_group_whose_messages_were_not_all_looked_at_is_told_as_such(bench: Bench) -> None:
+    topic = bench.topic("ordered", "done", "waits", slots=1, history="1d")
+    for number in range(30):
+        bench.publish(topic, number, f"k{number % 3}", id=f"m{number}")
+        bench.advance(1)
+    while some := take(bench, topic, group="done"):
+        bench.ack(topic, *some, group="done")
+    if bench.store.find(topic, Sought(id="m29")).records:
+        return  # the model looks at everything
+    done, waits = admin(bench).explain(topic, "m29", look=1)
+    assert (done.group, done.state) == ("done", "settled")
+    assert (waits.group, waits.state, names(waits)) == ("waits", "unknown", ["unknown"])
+    assert waits.cause.facts["complete"] is False
+    assert waits.place is not None
+    found, place = [], waits.place
+    while place is not None and not found:
+        hits = admin(bench).search(topic, id="m29", look=7, place=place)
+        found, place = hits.records, hits.place
+    assert [(each.group, each.id) for each in found] == [("waits", "m29")]
+    assert {each.group for each in admin(bench).explain(topic, "m29")} == {"done", "waits"}
+
+
+@pytest.mark.parametrize("kind", ["ordered", "stream"])
+def test_a_message_is_looked_for_first_where_its_id_is_remembered(bench: Bench, kind: str) -> None:
+    topic = bench.topic(kind, "g", slots=8)
+    for _ in range(10):  # by name some are before it
+        other = bench.topic("ordered", "g", slots=4)
+        for number in range(20):
+            bench.publish(other, number, f"k{number}")
+    delay_ms = 3_600_000 if kind == "stream" else 0
+    bench.publish(topic, 1, "k", id="first", delay_ms=delay_ms)
+    bench.publish(topic, 2, "k", id="second", delay_ms=delay_ms)
+    one = explained(bench, message_id="second", look=20)
+    assert (one.topic, one.id, one.state) == (
+        topic.name, "second", "waiting" if kind == "stream" else "todo",
+    )  # fmt: skip
+    hits = admin(bench).search(id="second", look=20)
+    assert [each.id for each in hits.records] == ["second"]
+    assert hits.place is None
+
+
+def test_what_is_remembered_and_gone_is_told_so_and_what_was_not_looked_at_too(
+    bench: Bench,
+) -> None:
+    other = bench.topic("ordered", "g", slots=1)
+    for number in range(60):
+        bench.publish(other, number, f"k{number}")
+    topic = bench.topic("ordered", "g", slots=1)
+    bench.publish(topic, 1, "k", id="m")
+    bench.ack(topic, *take(bench, topic))
+    one = explained(bench, message_id="m", look=20)
+    assert (one.topic, one.state, names(one)) == (topic.name, "absent", ["forgotten", "unknown"])
+    assert "in other topics it was looked up by indexes alone" in one.causes[1].text
+    one = explained(bench, message_id="never", look=20)
+    assert (one.state, one.looked, one.cause.facts["complete"]) == ("unknown", one.looked, False)
+    place, looked = one.place, one.looked
+    while place is not None:
+        hits = admin(bench).search(id="never", look=25, place=place)
+        assert not hits.records
+        place, looked = hits.place, looked + hits.looked
+    assert looked >= 60
+    hits = admin(bench).search(id="m", look=5)
+    places = [hits.place]
+    while hits.place is not None:
+        hits = admin(bench).search(id="m", look=50, place=hits.place)
+        places.append(hits.place)
+    assert len(places) > 1
+
+
+def test_a_key_in_a_stream_is_told_as_far_as_it_was_looked_for(bench: Bench) -> None:
+    queue, stream = bench.topic("ordered", "g"), bench.topic("stream", "g", slots=1)
+    for number in range(40):
+        bench.publish(stream, number, f"k{number}", id=f"m{number}")
+    bench.publish(queue, 1, "k35", id="queued")
+    queued, unread = admin(bench).explain(key="k35")
+    assert (queued.id, unread.state) == ("queued", "unknown")
+    assert stream.name in unread.cause.text
+    [one] = admin(bench).explain(stream, key="k35", look=5)
+    assert (one.state, one.cause.facts["complete"]) == ("unknown", False)
+    [one] = admin(bench).explain(stream, key="k35")
+    assert (one.id, one.state) == ("m35", "todo")
+    *_, more = admin(bench).explain(stream, key="k3", look=20)
+    assert (more.state, "there may be more of key k3" in more.cause.text) == ("unknown", True)

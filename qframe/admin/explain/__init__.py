@@ -11,6 +11,10 @@ and owns which slots, and what the workers last said of themselves. `reasons` sa
 one record, which causes there are, in the order in which they have to go; it asks nobody. `cause`
 has the closed set of causes, `words` what their sentences are made of.
 
+Each group of a topic that knows of a message is answered for: it has it, has settled it, has it
+not (`absent`, if all was looked at), or was not looked at (`unknown`, with the place to go on
+from); the last two are worded in `nowhere`.
+
 `past` has how attempts of a message have ended, where its topic keeps that: it explains also what
 groups have settled and the store has no more.
 

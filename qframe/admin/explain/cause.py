@@ -47,12 +47,14 @@ class Explanation:
         key: its key, if it is known.
         slot: its slot, if it is known.
         offset: its offset in a stream, its number elsewhere, if it has one.
-        state: waiting, todo, doing, settled, dead, held, or absent.
+        state: waiting, todo, doing, settled, dead, held; absent where all was looked at and it is
+            not there; unknown where not all was looked at.
         causes: why: the first one is what it waits for now, the others what it waits for then.
         record: the message as it stands; None where it is absent.
         duplicate_until_ms: until when publishing this id again would be a duplicate of it.
         looked: how many messages a scan has looked at; 0 where indexes led to it.
-        place: where a scan that did not look at everything can go on.
+        place: where a search that did not look at everything goes on: `place` of
+            `app.admin.search`, with the same topic.
         history: how its attempts have ended, the first that ended first; None where its topic
             keeps no history.
     """
@@ -70,6 +72,11 @@ class Explanation:
     looked: int = 0
     place: str | None = None
     history: tuple[HistoryEntry, ...] | None = None
+
+    @property
+    def is_found(self) -> bool:
+        """Whether something is known of it, be it that it was settled."""
+        return self.state not in ("absent", "unknown")
 
     @property
     def cause(self) -> Cause:

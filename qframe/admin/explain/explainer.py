@@ -2,17 +2,28 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from typing import Final
+
+import msgspec
 
 from qframe.admin.explain.cause import Cause, Explanation
 from qframe.admin.explain.circumstances import Circumstances, RosterOf
+from qframe.admin.explain.nowhere import (
+    ELSEWHERE,
+    NOT_THERE,
+    cut_off,
+    more_of_key,
+    not_looked_at,
+    unknown,
+    unread,
+)
 from qframe.admin.explain.past import Past, gone_after
 from qframe.admin.explain.reasons import causes_of
 from qframe.admin.explain.words import moment
 from qframe.admin.rounds import LOOK_UP_S, Rounds
-from qframe.admin.search import TOPIC_COSTS, place_behind
+from qframe.admin.search import TOPIC_COSTS
 from qframe.codec import time_of_token
 from qframe.errors import BadOption
 from qframe.stores.base import Store
@@ -26,12 +37,6 @@ LOOK: Final = 20_000
 _PAGE: Final = 2000
 BEHIND: Final = 100
 """How many messages of a key are explained behind the first one."""
-_NOT_THERE: Final = Cause(
-    "forgotten",
-    "the group does not have it: it is settled, replaced or dropped there, or was published before "
-    "the group had subscribed",
-    {"published_ms": None},
-)
 
 
 class Explainer:
@@ -60,67 +65,129 @@ class Explainer:
         self._around: dict[tuple[str, str], Circumstances] = {}
 
     def explained(self, topics: Sequence[Topic]) -> list[Explanation]:
-        """Explains what topics have; where none has anything, why that may be."""
+        """Explains what topics have; where none has anything, why that may be.
+
+        Topics that know of it are answered for first, each of their groups: only where there is
+        none, it is looked for in all, one by one.
+        """
         looked_up = Rounds[tuple[Topic, Found]](seconds=LOOK_UP_S).look(
             topics, lambda topic: (topic, self._store.find(topic, self._sought, BEHIND))
         )
-        told = [each for topic, found in looked_up for each in self._told(topic, found)]
-        if len(looked_up) < len(topics):
-            return [*told, _cut(topics, len(looked_up), self._sought, has_found=bool(told))]
-        if told:
-            return told
-        pages = []
-        for topic, found in looked_up:
-            page = self._scanned(topic)
-            if page.records:
-                return self._told(topic, found, page)
-            pages.append((topic, found, page))
-        absent = [
-            each for topic, found, page in pages
-            if (each := self._absent(topic, found, page, certain=len(topics) == 1)) is not None
+        streams = [] if self._sought.id is not None or self._sought.key is None else [
+            topic for topic in topics if not topic.has_subjects
         ]  # fmt: skip
-        return absent or [_unknown(topics, [page for _, _, page in pages], self._sought)]
+        if len(topics) == len(streams) == 1:  # by its index it would have its dead letters alone
+            return self._looked_for(topics, looked_up)
+        told = [each for topic, found in looked_up for each in self._known(topic, found)]
+        if len(looked_up) < len(topics):
+            return [*told, cut_off(topics, len(looked_up), self._sought, has_found=bool(told))]
+        if told and len(topics) > 1 and all(each.state == "absent" for each in told):
+            told = [replace(each, causes=(*each.causes, ELSEWHERE)) for each in told]
+        if told and streams:
+            told.append(unread(streams, self._sought))
+        return told or self._looked_for(topics, looked_up)
 
-    def _told(self, topic: Topic, found: Found, page: ScanPage | None = None) -> list[Explanation]:
-        """Explains what was found, and what groups have settled as far as that is kept."""
-        told = self._of_records(topic, found, page)
-        settled = self._past.settled(topic, self._sought.id, {each.group for each in told})
-        told += settled
-        return [*told, *self._without(topic, told)]
+    def _known(self, topic: Topic, found: Found) -> list[Explanation]:
+        """Explains it for each group of a topic that knows of it; nothing of any other topic."""
+        told = [*self._of_records(topic, found)]
+        told += self._past.settled(topic, self._sought.id, {each.group for each in told})
+        knows = told or found.remembered or self._past.all_of(topic, self._sought.id)
+        groups = self._unanswered(topic, told) if knows and self._sought.id is not None else []
+        if told and not groups:
+            return told
+        if not knows:
+            return []
+        page = ScanPage([], 0, None)
+        if not self._is_whole(topic, told):
+            slots = [*(each.slot for each in found.remembered), *(each.slot for each in told)]
+            page = self._scanned(topic, next(iter(slots), None))
+        some = self._of_records(topic, found, page)
+        told += [each for each in some if each.group is None or each.group in groups]
+        if page.place is not None and not self._is_whole(topic, told):
+            return [
+                *told,
+                *not_looked_at(topic, self._sought, found, page, self._unanswered(topic, told)),
+            ]
+        if not told:
+            return [self._absent(topic, found, page) or unknown([topic], [page], self._sought)]
+        return [*told, *self._without(topic, self._unanswered(topic, told), told[0])]
 
-    def _without(self, topic: Topic, told: Sequence[Explanation]) -> Iterator[Explanation]:
-        """Explains that groups of a queue do not have a message that others have."""
-        record = told[0].record if told else None
-        if not topic.has_subjects or self._sought.id is None or record is None:
-            return
+    def _unanswered(self, topic: Topic, told: Sequence[Explanation]) -> list[str]:
+        """The groups of a topic for which nothing is told."""
         here = {each.group for each in told}
-        if None in here or (record.key is None and topic.subject != "id"):
-            return
-        groups = [group for group in self._store.groups(topic) if group not in here]
-        of_key: Counter[str | None] = Counter()
-        if groups and record.key is not None:
-            line = self._store.find(topic, Sought(key=record.key, slot=record.slot), _PAGE)
-            of_key.update(each.group for each in line.records)
-        for group in groups:
-            if of_key[group] < _PAGE:  # else it may stand behind these
-                yield Explanation(
-                    topic=topic.name, group=group, state="absent", causes=(_NOT_THERE,),
-                    id=self._sought.id, key=record.key, slot=record.slot,
-                )  # fmt: skip
+        return [] if None in here else [one for one in self._store.groups(topic) if one not in here]
 
-    def _scanned(self, topic: Topic) -> ScanPage:
+    def _is_whole(self, topic: Topic, told: Sequence[Explanation]) -> bool:
+        """Whether what was looked up is all that a topic has of it, for whatever group."""
+        if self._sought.offset is not None:
+            return True
+        records = [each.record for each in told if each.record is not None]
+        if not topic.has_subjects:
+            return bool(records)
+        is_keyed = self._sought.key is not None or any(one.key is not None for one in records)
+        return is_keyed or (bool(records) and topic.subject == "id")
+
+    def _without(
+        self, topic: Topic, groups: Sequence[str], other: Explanation
+    ) -> Iterator[Explanation]:
+        """Explains that groups do not have a message that another has."""
+        past = self._past.all_of(topic, self._sought.id) or ()
+        for group in groups:
+            history = tuple(entry for entry in past if entry.group == group)
+            yield Explanation(
+                topic=topic.name, group=group, state="absent",
+                causes=(gone_after(history[-1], None) if history else NOT_THERE,),
+                id=self._sought.id, key=other.key, slot=other.slot, history=history or None,
+            )  # fmt: skip
+
+    def _looked_for(
+        self, topics: Sequence[Topic], looked_up: Sequence[tuple[Topic, Found]]
+    ) -> list[Explanation]:
+        """Looks for it in topics that do not know of it, as far as is allowed."""
+        pages = []
+        for number, (topic, found) in enumerate(looked_up, start=1):
+            page = ScanPage([], 0, None)
+            if not self._is_whole(topic, ()):
+                page = self._scanned(topic, None)
+            if page.records and self._sought.id is None:
+                return [*self._of_records(topic, found, page), *self._more(topics, number, page)]
+            if page.records:
+                told = self._of_records(topic, found, page)
+                groups = self._unanswered(topic, told)
+                if not groups or self._is_whole(topic, told) or page.place is None:
+                    return [*told, *self._without(topic, groups, told[0])]
+                return [*told, *not_looked_at(topic, self._sought, found, page, groups)]
+            pages.append(page)
+        if len(topics) > 1 and self._sought.offset is None:
+            return [unknown(topics, pages, self._sought)]
+        absent = [
+            each for (topic, found), page in zip(looked_up, pages, strict=True)
+            if page.place is None and (each := self._absent(topic, found, page)) is not None
+        ]  # fmt: skip
+        return absent or [unknown(topics, pages, self._sought)]
+
+    def _more(self, topics: Sequence[Topic], number: int, page: ScanPage) -> Iterator[Explanation]:
+        """Says where a key may have more: behind the place in a stream, and in those after it."""
+        if page.place is not None:
+            yield more_of_key(topics[number - 1], self._sought, page)
+        if streams := [topic for topic in topics[number:] if not topic.has_subjects]:
+            yield unread(streams, self._sought)
+
+    def _scanned(self, topic: Topic, slot: int | None) -> ScanPage:
         """The first messages of a topic that are sought, looked for as long as is allowed.
 
         The place is empty where nothing could be looked at.
         """
         result = ScanPage([], 0, None if self._left > 0 else "")
+        sought = msgspec.structs.replace(self._sought, first_slot=slot)
         while self._left > 0:
-            page = self._store.scan(topic, result.place, min(_PAGE, self._left), self._sought)
+            page = self._store.scan(topic, result.place, min(_PAGE, self._left), sought)
             self._left -= max(TOPIC_COSTS if page.place is None else 1, page.looked)
             result.looked += page.looked
             result.place = page.place
             result.records += page.records
-            if result.records or page.place is None:
+            enough = BEHIND if self._sought.id is None else 0
+            if len(result.records) > enough or page.place is None:
                 break
         return result
 
@@ -130,6 +197,11 @@ class Explainer:
         """Explains what was looked up, or what a scan has come upon."""
         records, looked = (found.records, 0) if page is None else (page.records, page.looked)
         key = records[0].key if records else None
+        is_met = page is not None and records and self._sought.id is not None
+        if is_met and not topic.has_subjects and records[0].seq is not None:
+            # Now that its offset is known, it is found for all groups.
+            at = Sought(offset=records[0].seq, slot=records[0].slot)
+            records = self._store.find(topic, at).records
         if topic.has_subjects and self._sought.key is None and key is not None:
             # Now that its key is known, it is found for all groups.
             keyed = self._store.find(topic, Sought(id=self._sought.id, key=key)).records
@@ -184,17 +256,10 @@ class Explainer:
             self._around[topic.name, group] = known
         return known
 
-    def _absent(
-        self, topic: Topic, found: Found, page: ScanPage, *, certain: bool
-    ) -> Explanation | None:
-        """Why a topic does not have it any more; None where it knows nothing of it.
-
-        `certain` says that it is this topic which is meant.
-        """
+    def _absent(self, topic: Topic, found: Found, page: ScanPage) -> Explanation | None:
+        """Why a topic does not have it any more; None where it knows nothing of it."""
         cause = (
-            self._trimmed(found, certain=certain)
-            or self._replaced(topic, found)
-            or self._forgotten(topic, found)
+            self._trimmed(found) or self._replaced(topic, found) or self._forgotten(topic, found)
         )
         if cause is None:
             return None
@@ -206,10 +271,10 @@ class Explainer:
             topic=topic.name, group=None, state="absent", causes=(cause,), id=sought.id,
             key=sought.key, offset=sought.offset, duplicate_until_ms=until_ms,
             slot=found.remembered[0].slot if found.remembered else sought.slot,
-            looked=page.looked, place=page.place, history=self._past.all_of(topic, sought.id),
+            looked=page.looked, history=self._past.all_of(topic, sought.id),
         )  # fmt: skip
 
-    def _trimmed(self, found: Found, *, certain: bool) -> Cause | None:
+    def _trimmed(self, found: Found) -> Cause | None:
         """It is older than what a stream keeps."""
         sought = self._sought
         kept = {slot: span for slot, span in found.kept.items() if span.head}
@@ -227,7 +292,7 @@ class Explainer:
             return Cause("trimmed", text, {"first": min(firsts)})
         published = {one.slot: one.at_ms for one in found.remembered}
         made_ms = time_of_token(sought.id)
-        if not published and made_ms is not None and certain:
+        if not published and made_ms is not None:
             published = dict.fromkeys(kept, made_ms)
         if not published or not kept.keys() >= published.keys():
             return None
@@ -272,42 +337,6 @@ class Explainer:
         when = moment(published_ms)
         text = f"it was published at {when} and is {may} since; the store keeps no more"
         return Cause("forgotten", text, {"published_ms": published_ms})
-
-
-def _cut(
-    topics: Sequence[Topic], looked_up: int, sought: Sought, *, has_found: bool
-) -> Explanation:
-    """Says that it was not looked up in all topics."""
-    last = topics[looked_up - 1].name
-    text = (
-        f"it was looked up in {looked_up} of {len(topics)} topics, up to {last}: name its topic, "
-        "or search on from the place"
-    )
-    return Explanation(
-        topic="", group=None, state="absent",
-        causes=(Cause("unknown", text, {"looked": 0, "complete": False}),),
-        id=sought.id, key=sought.key, slot=sought.slot, offset=sought.offset, looked=0,
-        place=place_behind(last, has_found=has_found),
-    )  # fmt: skip
-
-
-def _unknown(topics: Sequence[Topic], pages: Sequence[ScanPage], sought: Sought) -> Explanation:
-    looked = sum(page.looked for page in pages)
-    where = f"topic {topics[0].name}" if len(topics) == 1 else f"{len(topics)} topics"
-    nowhere = f"{where} has no such" if len(topics) == 1 else f"none of {where} has such a"
-    whole = all(page.place is None for page in pages)
-    text = (
-        f"{nowhere} message: it was never published there, or is settled and forgotten"
-        if whole
-        else f"it is not among the {looked} messages looked at in {where}; there are more: give "
-        "--key, which finds it at once, or search on from the place"
-    )
-    return Explanation(
-        topic=topics[0].name if len(topics) == 1 else "", group=None, state="absent",
-        causes=(Cause("unknown", text, {"looked": looked, "complete": whole}),),
-        id=sought.id, key=sought.key, slot=sought.slot, offset=sought.offset, looked=looked,
-        place=pages[0].place or None if len(topics) == 1 else None,
-    )  # fmt: skip
 
 
 def checked_sought(

@@ -114,6 +114,8 @@ def _full(record: Record, word: WorkerWord) -> list[Cause]:
 def _no_worker(record: Record, around: Circumstances) -> Cause:
     """Nobody serves the group; a stream may keep the message for it alone."""
     text = f"no worker of {around.group} is alive"
+    if around.tuning.reader is not None:
+        text = f"{around.group} follows a Spark query, which has not read it"
     if around.retain_ms is None or around.now_ms - record.published_at_ms <= around.retain_ms:
         return Cause("no-worker", text)
     text += (

@@ -45,7 +45,8 @@ def ended(one: HistoryEntry, *, names_group: bool = False) -> str:
     took = f" after {span(one.ended_ms - one.began_ms)}" if one.began_ms is not None else ""
     if one.verdict in (EDITED, CANCELLED):
         return f"it was {one.verdict}{group.replace(' of ', ' for ')}{worker}"
-    return f"attempt {one.attempt}{group}{worker} {_ENDS[one.verdict]}{took}"
+    ending = _ENDS.get(one.verdict, f"ended with {one.verdict} (of a newer version of qframe)")
+    return f"attempt {one.attempt}{group}{worker} {ending}{took}"
 
 
 def until(ms: int, now_ms: int) -> str:

@@ -40,6 +40,7 @@ def facts(visit: Visit) -> dict[str, Any]:
         "line": line[:MOST], "left_out": max(0, len(line) - MOST),
         "is_cut": len(line) > BEHIND,
         "dead": [each for each in found if each.state == "dead"][:MOST],
+        "unread": next((each for each in found if not each.is_found and each.place), None),
         "first": line[0] if line else None, "now_ms": store.now_ms(store.topic(topic)),
         "kind": kind, "live": kind != Kind.STREAM,  # where a key is no index, it is searched for
     }  # fmt: skip

@@ -40,7 +40,7 @@ def facts(visit: Visit) -> dict[str, Any]:
     id_ = visit.part("id")
     found = explained(visit, id_)
     records = [each.record for each in found if each.record is not None]
-    is_absent = all(each.state == "absent" for each in found)
+    is_absent = not any(each.is_found for each in found)
     store = visit.desk.app.store
     now_ms = store.now_ms(store.topic(found[0].topic) if found else None)
     return {

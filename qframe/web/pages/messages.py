@@ -27,11 +27,23 @@ def facts(visit: Visit) -> dict[str, Any]:
     wanted = wanted_of(typed)
     shown: dict[str, Any] = {"title": "Messages", "typed": typed, "topics": _topics(visit)}
     if wanted.is_nothing:
-        return {**shown, "hits": None, "place": None}
-    hits = _found(visit, wanted)
+        return {**shown, "hits": None}
+    meanings = wanted.meanings()
+    found = []
+    for meaning in meanings:
+        found.append(_found(visit, meaning))
+        if found[-1].records:
+            break
+    hits = found[-1]
+    ends = [
+        (typed if len(meanings) == 1 else meaning.text, each.place)
+        for meaning, each in zip(meanings, found, strict=False)
+        if each.place is not None and (each is hits or not hits.records)
+    ]
     return {
-        **shown, "hits": hits.records, "looked": hits.looked, "place": hits.place,
-        "has_more": hits.has_more, "unread": hits.unread,
+        **shown, "hits": hits.records, "looked": sum(each.looked for each in found),
+        "ends": ends, "has_more": hits.has_more, "unread": hits.unread, "asked": meaning.text,
+        "is_all": all(each.is_all for each in found),
     }  # fmt: skip
 
 
@@ -49,19 +61,12 @@ def _found(visit: Visit, wanted: Wanted) -> Hits:
 
 
 def _searched(visit: Visit, wanted: Wanted, topic: str | None, group: str | None) -> Hits:
-    facts, place = wanted.facts, visit.asked("from")
-    words: list[dict[str, str]] = [{}]
-    if wanted.word is not None:
-        words = [{"id": wanted.word}, {"key": wanted.word}]
-    hits = Hits([], 0, None)
-    for word in words:
-        hits = visit.admin.search(
-            topic, id=word.get("id") or facts.get("id"), key=word.get("key") or facts.get("key"),
-            tag=facts.get("tag"), headers=wanted.headers, error=facts.get("error"),
-            state=facts.get("state"), body=wanted.body, limit=SHOWN, look=LOOK, place=place,
-        )  # fmt: skip
-        if hits.records:
-            break
+    facts = wanted.facts
+    hits = visit.admin.search(
+        topic, id=facts.get("id"), key=facts.get("key"), tag=facts.get("tag"),
+        headers=wanted.headers, error=facts.get("error"), state=facts.get("state"),
+        body=wanted.body, limit=SHOWN, look=LOOK, place=visit.asked("from"),
+    )  # fmt: skip
     if group is not None:
         hits = replace(hits, records=_of_group(hits.records, group))
     return hits

@@ -82,16 +82,30 @@ def test_explain_tells_why_a_message_is_where_it_is(
 
 
 def test_explain_takes_a_key_or_an_offset(shop: Program) -> None:
-    (by_key,) = shop.ok("explain", "--key", "k6", "--json").json
+    by_key, unread = shop.ok("explain", "--key", "k6", "--json").json
+    assert (unread["state"], "message by message: events" in unread["causes"][0]["text"]) == (
+        "unknown", True,
+    )  # fmt: skip
     assert (by_key["id"], by_key["state"]) == ("o-6", "waiting")
     assert [each["cause"] for each in by_key["causes"]] == ["not-due", "no-worker"]
     assert by_key["causes"][0]["until"] == by_key["due_at"]
     assert "is no stream" in shop.refused("explain", "--topic", "orders", "--offset", "1")
-    ran = shop.run("explain", "orders", "--key", "k6")
+    ran = shop.run("explain", "orders")
     assert (ran.code, ran.err) == (
         1, "orders was taken for an id; it is a topic: --topic orders\n",
     )  # fmt: skip
     assert shop.run("explain", "o-99", "--key", "k6").err == ""
+
+
+@pytest.mark.gate
+def test_explain_takes_the_name_of_a_topic_before_a_key_or_an_offset_for_the_topic(
+    shop: Program,
+) -> None:
+    for words in (("orders", "--key", "k6"), ("--topic", "orders", "--key", "k6")):
+        (by_key,) = shop.ok("explain", *words, "--json").json
+        assert (by_key["topic"], by_key["id"]) == ("orders", "o-6")
+    assert "topic orders is no stream" in shop.refused("explain", "orders", "--offset", "1")
+    assert "in events" in shop.run("explain", "events", "--offset", "1").out
 
 
 def test_search_finds_messages_by_what_they_have(shop: Program) -> None:
@@ -108,7 +122,7 @@ def test_search_finds_messages_by_what_they_have(shop: Program) -> None:
         found = shop.ok("search", "orders", "--look", "1", "--from", found["place"], "--json").json
         seen += [each["id"] for each in found["found"]]
     assert sorted(seen) == ["o-3", "o-4", "o-5", "o-6"]
-    assert shop.ok("search", "--tag", "gold").out == "nothing found\n"
+    assert shop.ok("search", "--tag", "gold").out == "nothing found\nlooked at all 5 messages\n"
     assert "go on: --from orders:" in shop.ok("search", "orders", "--look", "1").out
     assert "it has no value" in shop.refused("search", "--body", "n")
 
