@@ -58,7 +58,7 @@ class Client:
         return self.most - self.open
 
 
-class OpenDelivery(msgspec.Struct, eq=False):
+class OpenDelivery(msgspec.Struct, eq=False, weakref=True):
     """A delivery in a client's hands.
 
     Attributes:

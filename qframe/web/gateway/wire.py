@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from base64 import b64decode
-from binascii import Error as NotBase64
 from datetime import datetime
 from typing import Annotated, Any, Final, Literal
 
@@ -18,6 +17,7 @@ from qframe.producing.outgoing import Outgoing
 from qframe.runtime.handler.attempt import Attempt
 from qframe.topic import Topic, duration_ms
 from qframe.web.gateway.deliveries import OpenDelivery, Settle, SettleReply, Verb
+from qframe.web.gateway.kept_names import check_headers
 
 MOST_MESSAGES: Final = 500
 LONGEST_WAIT_S: Final = 60.0
@@ -53,23 +53,25 @@ class MessageIn(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
         """The message as a producer takes it.
 
         Raises:
-            BadBody: unless there is one body.
+            BadInput: unless there is one body, or if a header is one that qframe writes itself.
         """
+        check_headers(self.headers)
         body = self.body
         if self.body_base64 is not UNSET:
             if body is not UNSET:
                 raise BadBody("body", "…", "body_base64 is given too", "give one of them")
             try:
                 body = b64decode(self.body_base64, validate=True)
-            except (NotBase64, ValueError) as error:
+            except ValueError as error:
                 raise BadBody(
                     "body_base64", "…", f"it is not base64 ({error})", "encode the bytes"
                 ) from None
         elif body is UNSET:
             raise BadBody("body", None, "it is missing", "give body, or body_base64 for bytes")
         return Outgoing(
-            body, self.key, self.headers, self.tags, self.id, self.delay, self.at, self.priority,
-            self.within, self.sequence, self.slot_basis,
+            body, self.key, self.headers, self.tags, self.id, delay=self.delay, at=self.at,
+            priority=self.priority, within=self.within, sequence=self.sequence,
+            slot_basis=self.slot_basis,
         )  # fmt: skip
 
 
@@ -85,9 +87,7 @@ class MessagesIn(msgspec.Struct, forbid_unknown_fields=True):
 class PublishRequest(MessageIn, forbid_unknown_fields=True, omit_defaults=True):
     """One message, or several under `messages`."""
 
-    messages: (
-        Annotated[list[MessageIn], Meta(max_length=MOST_MESSAGES, min_length=1)] | UnsetType
-    ) = UNSET
+    messages: Several | UnsetType = UNSET
 
 
 class PublishedOut(msgspec.Struct):
@@ -229,11 +229,11 @@ class TimerChangeIn(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=Tr
         """The body; UNSET if it stays.
 
         Raises:
-            BadBody: if there are two.
+            BadInput: if there are two, or a header is one that qframe writes itself.
         """
         if self.body is UNSET and self.body_base64 is UNSET:
             return UNSET
-        return MessageIn(self.body, self.body_base64).outgoing().body
+        return MessageIn(self.body, self.body_base64, headers=self.headers).outgoing().body
 
 
 class TimerIn(TimerChangeIn, forbid_unknown_fields=True, omit_defaults=True):
@@ -393,6 +393,8 @@ def _json_of(delivery: Delivery) -> Raw | None:
     """The body as it lies in the store, if it is JSON."""
     try:
         found = decode_body(delivery.body, delivery.headers)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+    except RecursionError:  # it was published as JSON from where the stack was less deep
+        return Raw(delivery.body)
+    except (msgspec.DecodeError, UnicodeDecodeError):
         return None
     return None if found is delivery.body else Raw(delivery.body)

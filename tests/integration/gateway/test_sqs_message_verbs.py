@@ -15,7 +15,6 @@ from qframe.clock import SYSTEM_CLOCK, VirtualClock
 from qframe.web.gateway.callers import Caller
 from qframe.web.gateway.deliveries import Settle, SettleOutcome, SettleReply
 from qframe.web.gateway.receipts import Receipts
-from qframe.web.gateway.sqs import message_verbs
 from qframe.web.gateway.sqs.queues import GROUP
 from qframe.web.gateway.sqs.requests import ReceiveMessage
 from qframe.web.gateway.sqs.service import SqsCall
@@ -279,13 +278,3 @@ def test_what_the_store_has_not_answered_is_tried_again(
         with pytest.raises(SqsRefused, match="ServiceUnavailable"):
             sqs.ask(operation, QueueUrl="q", ReceiptHandle="x", VisibilityTimeout=5)
 
-
-def test_the_first_times_of_messages_are_remembered_up_to_a_number(
-    sqs: SqsWeb, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(message_verbs, "_REMEMBERED", 2)
-    verbs = message_verbs.MessageVerbs(sqs.front.service)
-    queue = sqs.front.service.book.queue("q")
-    for message_id in "abc":
-        verbs._first_received(queue, message_id)
-    assert [message_id for _, message_id in verbs._first_ms] == ["b", "c"]

@@ -144,7 +144,10 @@ def test_a_deleted_queue_leaves_the_topic_of_another_group(sqs: SqsWeb) -> None:
         sqs.sent(name)  # so that the app knows its topic
         sqs.ask("DeleteQueue", QueueUrl=name)
         with pytest.raises(SqsRefused, match="QueueDoesNotExist"):
-            sqs.sent(name)
+            sqs.received(name)
+    with pytest.raises(SqsRefused, match="QueueDoesNotExist"):
+        sqs.sent("alone")
+    sqs.sent("beside")  # it is a topic still
     with pytest.raises(UnknownTopic):
         sqs.gateway.app.publish("alone", 1)
     assert store.groups(store.topic("beside") or Topic("none")) == ["python"]

@@ -29,6 +29,8 @@ _NUMBERS: Final = {
     "VisibilityTimeout": (0, LONGEST_VISIBILITY_S),
 }  # fmt: skip
 _MOST_DIGITS: Final = 12
+MOST_VALUE_BYTES: Final = 8192
+"""How many bytes the value of an attribute has at most, as a policy in SQS."""
 _WORDS: Final = {
     "ContentBasedDeduplication": ("true", "false"),
     "DeduplicationScope": ("queue", "messageGroup"),
@@ -80,6 +82,8 @@ def checked(
             raise unknown_attribute(name)
         if name in _OF_FIFO and not is_fifo:
             raise unknown_attribute(name)
+        if len(value.encode()) > MOST_VALUE_BYTES:
+            raise wrong_attribute(name)
         if name == FIFO_QUEUE:
             continue  # the name has it
         if name in _NUMBERS:

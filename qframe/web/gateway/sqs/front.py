@@ -23,6 +23,7 @@ from qframe.errors import (
     UnknownGroup,
     UnknownTopic,
 )
+from qframe.web.gateway.asking import begin_request
 from qframe.web.gateway.callers import Callers, NotKnown, TooMuch
 from qframe.web.gateway.forwarding import Forwarder
 from qframe.web.gateway.gateway import Gateway, GatewayFull, GatewayStopped
@@ -41,11 +42,20 @@ from qframe.web.gateway.sqs.refusals import (
     no_queue,
     throttled,
     unavailable,
+    unsupported,
 )
 from qframe.web.gateway.sqs.requests import Request
 from qframe.web.gateway.sqs.service import SqsCall, SqsService
 
 _ACCESS_KEY: Final = re.compile(r"Credential=([^/,\s]{1,200})/")
+_READING: Final = ("Get", "List")  # how the names of operations begin that change nothing
+_COUNT_THEMSELVES: Final = (
+    requests.SendMessage, requests.SendMessageBatch, requests.ReceiveMessage,
+)  # fmt: skip
+_SETTLE: Final = (
+    requests.ChangeMessageVisibility, requests.ChangeMessageVisibilityBatch,
+    requests.DeleteMessage, requests.DeleteMessageBatch,
+)  # fmt: skip
 _ACCESS_KEY_REMEDY: Final = "give one as the access key, AWS_ACCESS_KEY_ID"
 
 Operation = Callable[[Any, SqsCall], Awaitable[dict[str, Any]]]
@@ -135,12 +145,12 @@ class SqsFront:
         try:
             call = self._call(request)
             name = target.removeprefix(json_protocol.TARGET)
-            kind, operation = self._operation(name if name != target else "")
+            kind, operation = self._operation(name if name != target else "", request)
             most_bytes = call.caller.most_bytes(self._most_bytes)
             read = json_protocol.request_of(await read_body(request, most_bytes), kind)
             body = json_protocol.answer_of(await self._tried(operation, read, call))
             status = 200
-        except (SqsRefusal, BadRequest) as error:
+        except (SqsRefusal, BadRequest, TooMuch) as error:
             refusal = _as_refusal(error)
             body, more = json_protocol.refusal_of(refusal)
             headers, status = {**headers, **more}, refusal.status
@@ -154,25 +164,32 @@ class SqsFront:
             body = await read_body(request, call.caller.most_bytes(self._most_bytes))
             fields = query_protocol.fields_of(request.url.query, body)
             name = fields.pop("Action", "")
-            kind, operation = self._operation(name)
+            kind, operation = self._operation(name, request)
             structure = query_protocol.structured(fields, name)
             if "queue_url" in kind.__struct_fields__:
                 structure.setdefault("QueueUrl", request.url.path)
             read = json_protocol.converted(structure, kind, strict=False)
             answer = await self._tried(operation, read, call)
             body, status = query_protocol.answer_of(name, answer, request_id), 200
-        except (SqsRefusal, BadRequest) as error:
+        except (SqsRefusal, BadRequest, TooMuch) as error:
             refusal = _as_refusal(error)
             body, status = query_protocol.refusal_of(refusal, request_id), refusal.status
         return Response(body, status, headers, media_type=query_protocol.MEDIA_TYPE)
 
-    def _operation(self, name: str) -> tuple[type[Request], Operation]:
+    def _operation(self, name: str, request: HttpRequest) -> tuple[type[Request], Operation]:
+        """An operation, where the request may ask for it.
+
+        One that changes something is asked for by POST: a page of another site, or a mail, can have
+        a browser send all else, as the address of an image.
+        """
         found = self._operations.get(name)
         if found is None:
             raise SqsRefusal(
                 "InvalidAction" if name else "MissingAction",
                 f"There is no operation {name[:80]!r}." if name else "The request names no action.",
             )
+        if request.method != "POST" and not name.startswith(_READING):
+            raise unsupported(f"{name} may change something, so it is asked for by POST.")
         return found
 
     def _call(self, request: HttpRequest) -> SqsCall:
@@ -182,6 +199,7 @@ class SqsFront:
             caller = self._callers.caller_of(request, token, remedy=_ACCESS_KEY_REMEDY)
         except NotKnown as error:
             raise SqsRefusal("InvalidClientTokenId", str(error), status=403) from None
+        begin_request(caller.client)
         # A client that names a scheme that is not the one it used fools itself alone.
         scheme = request.headers.get("x-forwarded-proto", "")
         scheme = scheme if scheme in ("http", "https") else request.url.scheme
@@ -189,8 +207,13 @@ class SqsFront:
         return SqsCall(base=base, caller=caller, token=token, request=request)
 
     async def _tried(self, operation: Operation, read: Request, call: SqsCall) -> Mapping[str, Any]:
-        """The answer of an operation; what qframe refuses is refused in the words of SQS."""
+        """The answer of an operation; what qframe refuses is refused in the words of SQS.
+
+        Each counts against the client's rate, but for those that settle: what it has it may end.
+        """
         try:
+            if not isinstance(read, _COUNT_THEMSELVES + _SETTLE):
+                call.caller.take(1)
             return await operation(read, call)
         except (UnknownTopic, UnknownGroup):
             raise no_queue() from None
@@ -217,7 +240,9 @@ class SqsFront:
             self._gateway.app.events.emit("http.failed", path="sqs", error=error)
 
 
-def _as_refusal(error: SqsRefusal | BadRequest) -> SqsRefusal:
+def _as_refusal(error: SqsRefusal | BadRequest | TooMuch) -> SqsRefusal:
     if isinstance(error, SqsRefusal):
         return error
+    if isinstance(error, TooMuch):
+        return throttled(str(error))
     return SqsRefusal("MalformedInput", str(error), status=error.status)

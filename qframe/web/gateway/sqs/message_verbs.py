@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections import OrderedDict
 from collections.abc import Sequence
 from typing import Any, Final, NamedTuple, cast
+from weakref import ref
 
 from qframe.outcomes import Outcome
 from qframe.runtime.handler.attempt import Attempt
@@ -39,6 +39,7 @@ from qframe.web.gateway.sqs.refusals import (
     unavailable,
     wrong_receipt,
 )
+from qframe.web.gateway.sqs.remembered import Remembered
 from qframe.web.gateway.sqs.requests import (
     ChangeMessageVisibility,
     ChangeMessageVisibilityBatch,
@@ -55,14 +56,18 @@ from qframe.web.gateway.sqs.service import SWEEP_S, SqsCall, SqsService
 _REPEATED_S: Final = 300.0
 _SHOWN_S: Final = 30.0  # for how long it has what is visible again at once
 _MOST_RECEIVED_BYTES: Final = 4 * 2**20
-_REMEMBERED: Final = 100_000
+MOST_FIRSTS: Final = 20_000
+"""Of how many messages it is known, for each client, when they were first handed out."""
+
+MOST_ATTEMPTS_KEPT: Final = 1000
+"""How many attempts of each client may be repeated."""
 
 
-class _Repeatable(NamedTuple):
-    """The answer to a receive that named its attempt."""
+class _Answered(NamedTuple):
+    """The answer to a receive that named its attempt; what is settled since then takes no room."""
 
     until_s: float
-    deliveries: list[OpenDelivery]
+    deliveries: list[ref[OpenDelivery]]
 
 
 class MessageVerbs:
@@ -76,14 +81,14 @@ class MessageVerbs:
         self._service = service
         self._gateway = service.gateway
         self._sequence = 0
-        self._first_ms: OrderedDict[tuple[str, str], int] = OrderedDict()
-        self._repeatable: dict[tuple[str, str], _Repeatable] = {}
+        self._first_ms: Remembered[tuple[str, str], int] = Remembered(MOST_FIRSTS)
+        self._attempts: Remembered[tuple[str, str, str], _Answered] = Remembered(MOST_ATTEMPTS_KEPT)
 
     # Sending.
 
     async def send(self, request: SendMessage, call: SqsCall) -> dict[str, Any]:
         """Sends a message."""
-        queue = await self._service.queue(request.queue_url, call, "publish")
+        queue = await self._service.target(request.queue_url, call, "publish")
         one = self._prepared(request, queue, call)
         call.caller.take(1)
         found = (await self._publish(queue, [one]))[0]
@@ -93,7 +98,7 @@ class MessageVerbs:
 
     async def send_batch(self, request: SendMessageBatch, call: SqsCall) -> dict[str, Any]:
         """Sends up to ten messages; each that is refused is so for itself."""
-        queue = await self._service.queue(request.queue_url, call, "publish")
+        queue = await self._service.target(request.queue_url, call, "publish")
         most = call.caller.most_messages(MOST_AT_ONCE)
         check_entries(request.entries, "SendMessageBatchRequestEntry", most)
         total = sum(len(entry.message_body.encode()) for entry in request.entries)
@@ -148,25 +153,21 @@ class MessageVerbs:
         queue = await self._service.queue(request.queue_url, call, "consume")
         wait_s, visibility_s = self._checked_times(request, queue)
         self._service.serve(queue)
-        deliveries = await self._repeated(request, queue, visibility_s)
-        if deliveries is None:
-            call.caller.take(1)
+        call.caller.take(1)
+        deliveries = await self._repeated(request, queue, visibility_s, call)
+        if not deliveries:
             receiving = self._received(queue, request, wait_s, visibility_s, call)
             deliveries, is_gone = await unless_gone(call.request, receiving)
             if is_gone:
                 self._gateway.put_back(queue.name, GROUP, deliveries)
                 deliveries = []
-            if request.receive_request_attempt_id is not None and deliveries:
-                until_s = self._service.clock.monotonic_s() + _REPEATED_S
-                self._repeatable[queue.name, request.receive_request_attempt_id] = _Repeatable(
-                    until_s, deliveries
-                )
+            self._keep_attempt(request, queue, deliveries, call)
         asked = Received(
             frozenset((*(request.attribute_names or ()),
                        *(request.message_system_attribute_names or ()))),
             request.message_attribute_names or (),
         )  # fmt: skip
-        messages = [self._shown(one, asked, queue) for one in deliveries]
+        messages = [self._shown(one, asked, queue, call) for one in deliveries]
         return {"Messages": messages} if messages else {}
 
     def _checked_times(self, request: ReceiveMessage, queue: Queue) -> tuple[int, int]:
@@ -190,25 +191,35 @@ class MessageVerbs:
         return wait_s, visibility_s
 
     async def _repeated(
-        self, request: ReceiveMessage, queue: Queue, visibility_s: int
-    ) -> list[OpenDelivery] | None:
-        """The messages of the same attempt before, as far as they are still in flight."""
-        now_s = self._service.clock.monotonic_s()
-        for name in [name for name, one in self._repeatable.items() if one.until_s < now_s]:
-            del self._repeatable[name]
-        if (attempt := request.receive_request_attempt_id) is None:
-            return None
-        checked_word("ReceiveRequestAttemptId", attempt)
-        known = self._repeatable.get((queue.name, attempt))
-        if known is None:
-            return None
+        self, request: ReceiveMessage, queue: Queue, visibility_s: int, call: SqsCall
+    ) -> list[OpenDelivery]:
+        """The messages that the client's same attempt has got, as far as it has them still.
+
+        They count as in flight since then, so there may be no room for others.
+        """
+        attempt = _attempt_of(request, queue, call)
+        known = None if attempt is None else self._attempts.get(attempt)
+        if known is None or known.until_s < self._service.clock.monotonic_s():
+            return []
+        most = call.caller.most_messages(request.max_number_of_messages)
+        found = [one for each in known.deliveries if (one := each()) is not None][:most]
         lease_s = visibility_s or _SHOWN_S
-        wanted = [Settle(one.receipt, Verb.EXTEND, lease_s=lease_s) for one in known.deliveries]
+        wanted = [Settle(one.receipt, Verb.EXTEND, lease_s=lease_s) for one in found]
         replies = await self._gateway.settle(queue.name, GROUP, wanted)
         return [
-            one for one, reply in zip(known.deliveries, replies, strict=True)
+            one for one, reply in zip(found, replies, strict=True)
             if reply.outcome is SettleOutcome.EXTENDED
-        ] or None  # fmt: skip
+        ]  # fmt: skip
+
+    def _keep_attempt(
+        self, request: ReceiveMessage, queue: Queue, found: Sequence[OpenDelivery], call: SqsCall
+    ) -> None:
+        """Has the same attempt of this client get the same messages for a while."""
+        attempt = _attempt_of(request, queue, call)
+        if attempt is not None and found:
+            until_s = self._service.clock.monotonic_s() + _REPEATED_S
+            answered = _Answered(until_s, [ref(one) for one in found])
+            self._attempts.keep(call.caller.name, attempt, answered)
 
     async def _received(
         self, queue: Queue, request: ReceiveMessage, wait_s: int, visibility_s: int, call: SqsCall
@@ -251,23 +262,27 @@ class MessageVerbs:
         await self._gateway.settle(queue.name, GROUP, [Settle(one.receipt) for one in old])
         return [one for one in found if one not in old]
 
-    def _shown(self, one: OpenDelivery, asked: Received, queue: Queue) -> dict[str, Any]:
+    def _shown(
+        self, one: OpenDelivery, asked: Received, queue: Queue, call: SqsCall
+    ) -> dict[str, Any]:  # fmt: skip
         delivery = _delivery(one)
         headers = delivery.headers or {}
         source = headers.get(DEAD_FROM)
         taken = Taken(
             one.receipt, delivery.id, delivery.key, headers, delivery.body,
-            delivery.published_at_ms, delivery.attempt, self._first_received(queue, delivery.id),
+            delivery.published_at_ms, delivery.attempt,
+            self._first_received(queue, delivery.id, call.caller.name),
         )  # fmt: skip
         source_arn = None if source is None else self._service.place.arn(source)
         return shown(taken, asked, is_fifo=queue.is_fifo, source_arn=source_arn)
 
-    def _first_received(self, queue: Queue, message_id: str) -> int:
+    def _first_received(self, queue: Queue, message_id: str, client: str) -> int:
         """When this gateway has first handed out a message, as far as it remembers."""
         name = queue.name, message_id
-        at_ms = self._first_ms.setdefault(name, self._service.clock.now_ms())
-        if len(self._first_ms) > _REMEMBERED:
-            self._first_ms.popitem(last=False)
+        at_ms = self._first_ms.get(name)
+        if at_ms is None:
+            at_ms = self._service.clock.now_ms()
+            self._first_ms.keep(client, name, at_ms)
         return at_ms
 
     # Settling.
@@ -340,6 +355,15 @@ def _delivery(one: OpenDelivery) -> Any:
     return cast("Attempt", one.message).delivery
 
 
+def _attempt_of(
+    request: ReceiveMessage, queue: Queue, call: SqsCall
+) -> tuple[str, str, str] | None:  # fmt: skip
+    """The attempt of a receive, which is its client's alone; None if it names none."""
+    if (attempt := request.receive_request_attempt_id) is None:
+        return None
+    return call.caller.name, queue.name, checked_word("ReceiveRequestAttemptId", attempt)
+
+
 def _age(one: OpenDelivery) -> tuple[int, int]:
     delivery = _delivery(one)
     return delivery.published_at_ms, delivery.seq
@@ -369,9 +393,7 @@ def _unsettled(reply: SettleReply) -> SqsRefusal | None:
 
 def _is_of_all(entry: SentMessage, queue: Queue) -> bool:
     """Whether an entry lacks what a FIFO queue cannot do without, which refuses its whole batch."""
-    if not queue.is_fifo:
-        return False
-    by_content = queue.attributes.get("ContentBasedDeduplication") == "true"
-    return entry.message_group_id is None or (
-        entry.message_deduplication_id is None and not by_content
+    return queue.is_fifo and (
+        entry.message_group_id is None
+        or (entry.message_deduplication_id is None and queue.needs_deduplication_id)
     )

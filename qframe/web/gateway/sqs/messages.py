@@ -20,6 +20,8 @@ import msgspec
 
 from qframe.codec import RAW, TYPE_HEADER
 from qframe.producing.outgoing import Outgoing
+from qframe.topic import Kind
+from qframe.web.gateway.kept_names import OF_SQS
 from qframe.web.gateway.sqs.attributes import LONGEST_DELAY_S
 from qframe.web.gateway.sqs.digests import md5_of, md5_of_attributes
 from qframe.web.gateway.sqs.queues import Queue
@@ -31,7 +33,7 @@ from qframe.web.gateway.sqs.refusals import (
 )
 from qframe.web.gateway.sqs.requests import AttributeValue, SentMessage
 
-PREFIX: Final = "sqs-"
+PREFIX: Final = OF_SQS
 SENDER: Final = f"{PREFIX}sender"
 DEDUPLICATION: Final = f"{PREFIX}deduplication-id"
 FAIR_GROUP: Final = f"{PREFIX}group"
@@ -115,18 +117,17 @@ def prepared(
         answer["MD5OfMessageSystemAttributes"] = md5_of_attributes(system) or ""
     headers[SENDER] = sender
     key = message_id = None
+    group, deduplication = _group_of(sent, queue), _deduplication_of(sent, queue)
+    if deduplication is not None:
+        headers[DEDUPLICATION] = deduplication
     if queue.is_fifo:
-        key, deduplication = _group_of(sent), _deduplication_of(sent, queue)
-        message_id = id_of(deduplication if queue.has_one_scope else f"{key} {deduplication}")
-        headers[DEDUPLICATION], headers[SEQUENCE] = deduplication, sequence
+        key, headers[SEQUENCE] = group, sequence
         answer["SequenceNumber"] = sequence
-    else:
-        if sent.message_group_id is not None:
-            headers[FAIR_GROUP] = _group_of(sent)
-        if sent.message_deduplication_id is not None:
-            headers[DEDUPLICATION] = checked_word(
-                "MessageDeduplicationId", sent.message_deduplication_id
-            )
+        if deduplication is not None:
+            message_id = id_of(deduplication if queue.has_one_scope else f"{key} {deduplication}")
+    elif group is not None:
+        headers[FAIR_GROUP] = group
+        key = group if queue.kind is Kind.STREAM else None
     delay_s = _delay_of(sent, queue)
     outgoing = Outgoing(
         stored_body(sent.message_body), key=key, headers=headers, id=message_id,
@@ -272,21 +273,24 @@ def checked_word(name: str, value: str) -> str:
     return value
 
 
-def _group_of(sent: SentMessage) -> str:
-    if sent.message_group_id is None:
+def _group_of(sent: SentMessage, queue: Queue) -> str | None:
+    if sent.message_group_id is not None:
+        return checked_word("MessageGroupId", sent.message_group_id)
+    if queue.is_fifo:
         raise missing("MessageGroupId")
-    return checked_word("MessageGroupId", sent.message_group_id)
+    return None
 
 
-def _deduplication_of(sent: SentMessage, queue: Queue) -> str:
+def _deduplication_of(sent: SentMessage, queue: Queue) -> str | None:
     if sent.message_deduplication_id is not None:
         return checked_word("MessageDeduplicationId", sent.message_deduplication_id)
-    if queue.attributes.get("ContentBasedDeduplication") != "true":
+    if queue.needs_deduplication_id:
         raise invalid_value(
             "The queue should either have ContentBasedDeduplication enabled "
             "or MessageDeduplicationId provided explicitly"
         )
-    return sha256(sent.message_body.encode()).hexdigest()
+    by_content = queue.attributes.get("ContentBasedDeduplication") == "true"
+    return sha256(sent.message_body.encode()).hexdigest() if by_content else None
 
 
 def _delay_of(sent: SentMessage, queue: Queue) -> int:

@@ -15,6 +15,7 @@ from qframe.errors import QFrameError, TopicFull, UnknownGroup, UnknownTopic
 from qframe.outcomes import Outcome
 from qframe.runtime.handler.attempt import Attempt
 from qframe.web.gateway.deliveries import OpenDelivery, Settle, Verb
+from qframe.web.gateway.shares import Share
 from qframe.web.gateway.sqs.messages import DEAD_FROM, id_of, resent
 from qframe.web.gateway.sqs.moves import (
     CANCELLED,
@@ -26,18 +27,27 @@ from qframe.web.gateway.sqs.moves import (
     MoveTask,
 )
 from qframe.web.gateway.sqs.queues import GROUP, Queue
-from qframe.web.gateway.sqs.refusals import invalid_parameter, no_resource, unsupported
+from qframe.web.gateway.sqs.refusals import (
+    invalid_parameter,
+    no_resource,
+    throttled,
+    unsupported,
+)
 from qframe.web.gateway.sqs.requests import (
     CancelMessageMoveTask,
     ListMessageMoveTasks,
     StartMessageMoveTask,
 )
-from qframe.web.gateway.sqs.service import SqsCall, SqsService
+from qframe.web.gateway.sqs.service import Right, SqsCall, SqsService
+
+MOST_MOVES: Final = 100
+"""How many moves a gateway does at once, as many as SQS does for an account."""
 
 _AT_ONCE: Final = 100
 _FASTEST: Final = 500
 _LEASE_S: Final = 60.0
 _WAIT_S: Final = 0.5
+_NOTED_S: Final = 20.0  # it says so often that it goes on
 
 
 class MoveVerbs:
@@ -45,6 +55,7 @@ class MoveVerbs:
 
     A move goes on in the gateway that was asked for it, and ends with it: it is started again then.
     Every message is published before it is acknowledged, under an id that a repetition has too.
+    What it publishes counts against the rate of the client that has started it.
 
     Args:
         service: the parts that all operations share.
@@ -53,10 +64,11 @@ class MoveVerbs:
     def __init__(self, service: SqsService) -> None:
         self._service = service
         self._gateway = service.gateway
+        self._running = Share(MOST_MOVES)
 
     async def start(self, request: StartMessageMoveTask, call: SqsCall) -> dict[str, Any]:
         """Starts a move."""
-        queue = await self._queue(request.source_arn, call)
+        queue = await self._queue(request.source_arn, call, "admin")
         rate = request.max_number_of_messages_per_second
         if rate is not None and not 1 <= rate <= _FASTEST:
             raise invalid_parameter(
@@ -69,7 +81,8 @@ class MoveVerbs:
             )  # fmt: skip
         destination = None
         if request.destination_arn is not None:
-            destination = (await self._queue(request.destination_arn, call)).name
+            destination = (await self._queue(request.destination_arn, call, "publish")).name
+            call.check_way(queue.name, destination)
         now_ms = self._service.clock.now_ms()
         task = MoveTask(
             handle=f"{queue.name}/{uuid4()}", status=RUNNING, destination=destination, rate=rate,
@@ -83,9 +96,23 @@ class MoveVerbs:
                                   "allowed for a source queue arn at a given time.")  # fmt: skip
             return msgspec.structs.replace(found, moves=[task, *found.moves][:KEPT])
 
-        await self._service.blocking(self._service.book.change, queue.name, begun)
+        self._take_place(call)
+        try:
+            await self._service.blocking(self._service.book.change, queue.name, begun)
+        except BaseException:
+            self._running.give_back(call.caller.client)
+            raise
         self._gateway.spawn(self._run(queue, task, call))
         return {"TaskHandle": task.handle}
+
+    def _take_place(self, call: SqsCall) -> None:
+        """Counts one more move that this gateway does for the client."""
+        client = call.caller.client
+        if not self._running.take(client):
+            raise throttled(
+                f"This gateway does {self._running.held(client)} moves for {call.caller.name}, its "
+                f"share of {MOST_MOVES}. Wait until one has ended, or cancel one."
+            )
 
     async def cancel(self, request: CancelMessageMoveTask, call: SqsCall) -> dict[str, Any]:
         """Has a move end after the messages that it has in hand."""
@@ -106,7 +133,7 @@ class MoveVerbs:
 
     async def list_moves(self, request: ListMessageMoveTasks, call: SqsCall) -> dict[str, Any]:
         """The last moves out of a queue, the newest first."""
-        queue = await self._queue(request.source_arn, call)
+        queue = await self._queue(request.source_arn, call, "admin")
         most = 1 if request.max_results is None else request.max_results
         if not 1 <= most <= KEPT:
             raise invalid_parameter("MaxResults", most, f"It must be from 1 to {KEPT}.")
@@ -117,16 +144,14 @@ class MoveVerbs:
             ) for one in queue.moves[:most]
         ]}  # fmt: skip
 
-    async def _queue(self, arn: str, call: SqsCall) -> Queue:
+    async def _queue(self, arn: str, call: SqsCall, right: Right) -> Queue:
         name = self._service.place.named_by(arn)
         if name is not None:
-            call.check(name, "admin")
+            call.check(name, right)
             queue = await self._service.blocking(self._service.book.find, name)
             if queue is not None:
                 return queue
-        raise no_resource(
-            "The resource that you specified for the SourceArn parameter doesn't exist."
-        )
+        raise no_resource(f"There is no queue {arn[:200]!r}.")
 
     def _count(self, queue: Queue) -> int:
         """How many messages stand in a queue, and dead in those that name it."""
@@ -157,6 +182,7 @@ class MoveVerbs:
         except QFrameError as error:
             reason = str(error)
         finally:
+            self._running.give_back(call.caller.client)
             await asyncio.shield(self._note(
                 queue.name, task.handle,
                 lambda one: _as(one, status=status, moved=max(one.moved, moved),
@@ -189,11 +215,19 @@ class MoveVerbs:
             moved += count
             if reason:
                 return FAILED, reason, moved
-            noted = await self._note(queue.name, task.handle, partial(_as, moved=moved))
-            if noted is None or noted.status != RUNNING:
+            if not await self._goes_on(queue, task, moved):
                 return CANCELLED, "", moved
+            while wait_s := call.caller.wait_s(len(found)):
+                await asyncio.sleep(min(wait_s, _NOTED_S))
+                if not await self._goes_on(queue, task, moved):
+                    return CANCELLED, "", moved
             if task.rate is not None:
                 await asyncio.sleep(len(found) / rate)
+
+    async def _goes_on(self, queue: Queue, task: MoveTask, moved: int) -> bool:
+        """Writes how far a move is; whether nobody has cancelled it."""
+        noted = await self._note(queue.name, task.handle, partial(_as, moved=moved))
+        return noted is not None and noted.status == RUNNING
 
     async def _sent(
         self, found: list[OpenDelivery], queue: Queue, task: MoveTask, call: SqsCall

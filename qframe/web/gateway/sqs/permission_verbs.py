@@ -7,9 +7,9 @@ from typing import Any, Final
 
 import msgspec
 
-from qframe.web.gateway.sqs.attributes import POLICY, statements_of
+from qframe.web.gateway.sqs.attributes import MOST_VALUE_BYTES, POLICY, statements_of
 from qframe.web.gateway.sqs.queues import Queue
-from qframe.web.gateway.sqs.refusals import SqsRefusal, invalid_parameter, missing
+from qframe.web.gateway.sqs.refusals import invalid_parameter, missing, over_limit
 from qframe.web.gateway.sqs.requests import AddPermission, RemovePermission
 from qframe.web.gateway.sqs.service import SqsCall, SqsService
 
@@ -42,7 +42,13 @@ class PermissionVerbs:
             if any(each.get("Sid") == request.label for each in policy["Statement"]):
                 raise invalid_parameter("Label", request.label, "Already exists.")
             policy["Statement"].append(statement)
-            return _with_policy(found, policy)
+            after = _with_policy(found, policy)
+            if len(after.attributes[POLICY].encode()) > MOST_VALUE_BYTES:
+                raise over_limit(
+                    f"With this statement the policy has more than {MOST_VALUE_BYTES} bytes. "
+                    "Remove others first."
+                )
+            return after
 
         added(queue)
         _check_granted(request)
@@ -101,10 +107,8 @@ def _check_granted(request: AddPermission) -> None:
     if not request.accounts:
         raise invalid_parameter("PrincipalId", "[]", "Unable to verify.")
     if len(request.actions) > _MOST_ACTIONS:
-        raise SqsRefusal(
-            "OverLimit",
-            f"{len(request.actions)} Actions were found, maximum allowed is {_MOST_ACTIONS}.",
-            status=403,
+        raise over_limit(
+            f"{len(request.actions)} Actions were found, maximum allowed is {_MOST_ACTIONS}."
         )
     for action in request.actions:
         if action not in _GRANTABLE:

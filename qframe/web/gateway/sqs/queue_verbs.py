@@ -25,6 +25,7 @@ from qframe.web.gateway.sqs.refusals import (
     invalid_parameter,
     invalid_value,
     missing,
+    over_limit,
     purged_recently,
     queue_exists,
     unknown_attribute,
@@ -42,6 +43,9 @@ from qframe.web.gateway.sqs.requests import (
     UntagQueue,
 )
 from qframe.web.gateway.sqs.service import SqsCall, SqsService
+
+MOST_QUEUES: Final = 1000
+"""How many queues there may be. A client makes one more only while more are free than it made."""
 
 _MOST_LISTED: Final = 1000
 _MOST_TAGS: Final = 50
@@ -68,27 +72,28 @@ class QueueVerbs:
         name = checked_queue_name(request.queue_name, is_fifo=is_fifo)
         call.check(name, "admin")
         attributes = checked(given, is_fifo=is_fifo, max_body=self._service.max_body)
-        self._check_dead_letters(attributes, call)
+        self._check_dead_letters(name, attributes, call)
         tags = _checked_tags(request.tags or {}, {}, name)
-        await self._service.blocking(self._create, name, attributes, tags)
+        await self._service.blocking(self._create, name, attributes, tags, call.caller.name)
         return {"QueueUrl": self._url(name, call)}
 
     def _create(
-        self, name: str, attributes: dict[str, str | None], tags: dict[str, str]
+        self, name: str, attributes: dict[str, str | None], tags: dict[str, str], client: str
     ) -> None:  # fmt: skip
         there = self._book.find(name)
         if there is None:
             self._check_redrive(name, attributes)
+            self._check_room(client)
             now_s = self._service.clock.now_ms() // 1000
             queue = Queue(
                 name=name, attributes=_with({}, attributes), tags=tags, created_s=now_s,
-                modified_s=now_s,
+                modified_s=now_s, made_by=client,
             )  # fmt: skip
             try:
                 if self._book.add(queue):
                     return
-            except TopicMismatch as error:
-                raise queue_exists(str(error)) from None
+            except TopicMismatch:
+                raise queue_exists(_other_kind(queue)) from None
             there = self._book.queue(name)
         self._book.serve(there)
         for attribute, value in attributes.items():
@@ -99,9 +104,19 @@ class QueueVerbs:
                     f"{attribute}"
                 )
 
+    def _check_room(self, client: str) -> None:
+        """Checks that the client may make one more queue: as many as are free, at most."""
+        queues = self._book.all()
+        own = sum(each.made_by == client for each in queues)
+        if own >= MOST_QUEUES - len(queues):
+            raise over_limit(
+                f"{client} has made {own} of the {len(queues)} queues, which is its share of "
+                f"{MOST_QUEUES}. Delete some of them, or send to topics that are not queues."
+            )
+
     async def url(self, request: GetQueueUrl, call: SqsCall) -> dict[str, Any]:
-        """The address of a queue."""
-        queue = await self._service.queue(request.queue_name, call, "any")
+        """The address of a queue, or of a topic to send to."""
+        queue = await self._service.target(request.queue_name, call, "any")
         return {"QueueUrl": self._url(queue.name, call)}
 
     async def list_queues(self, request: ListQueues, call: SqsCall) -> dict[str, Any]:
@@ -196,7 +211,7 @@ class QueueVerbs:
         if not request.attributes:
             raise missing("Attributes")
         given = checked(request.attributes, is_fifo=queue.is_fifo, max_body=self._service.max_body)
-        self._check_dead_letters(given, call)
+        self._check_dead_letters(queue.name, given, call)
         await self._service.blocking(self._set, queue, given)
         return {}
 
@@ -212,12 +227,14 @@ class QueueVerbs:
             ),
         )  # fmt: skip
 
-    def _check_dead_letters(self, given: dict[str, str | None], call: SqsCall) -> None:
-        """Checks that the client may publish where it has dead letters go."""
+    def _check_dead_letters(
+        self, name: str, given: dict[str, str | None], call: SqsCall
+    ) -> None:  # fmt: skip
+        """Checks that the client may have dead letters go where its policy says."""
         policy = given.get(REDRIVE)
         target = None if policy is None else self._service.place.named_by(target_of(policy))
         if target is not None:
-            call.check(target, "publish")
+            call.check_way(name, target)
 
     def _check_redrive(self, name: str, given: dict[str, str | None]) -> None:
         policy = given.get(REDRIVE)
@@ -304,6 +321,15 @@ class QueueVerbs:
             return  # another gateway deletes it as well
         finally:
             app.parts.forget_topics()
+
+
+def _other_kind(queue: Queue) -> str:
+    """Why the topic of this name cannot be the queue, and what can be done."""
+    return (
+        f"The topic {queue.name!r} is there, and its kind is not {queue.topic.kind!r}. Messages "
+        "can be sent to it by its name, without a queue. To receive, use a topic of kind 'delay', "
+        "or one of kind 'ordered' with a name that ends in .fifo."
+    )
 
 
 def _with(before: dict[str, str], given: dict[str, str | None]) -> dict[str, str]:

@@ -10,12 +10,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Final, Protocol
 
 import msgspec
 
 from qframe.clock import Clock
-from qframe.errors import TopicMismatch, UnknownGroup, UnknownTopic
+from qframe.errors import BadOption, TopicMismatch, UnknownGroup, UnknownTopic
 from qframe.outcomes import Outcome
 from qframe.producing.producer import Producer
 from qframe.stores.acts import StoredTimers
@@ -26,7 +27,7 @@ from qframe.topic import INTERNAL, Kind, Topic
 from qframe.web.gateway.sqs.attributes import REDRIVE, defaults, target_of
 from qframe.web.gateway.sqs.moves import MoveTask
 from qframe.web.gateway.sqs.names import FIFO, Place
-from qframe.web.gateway.sqs.refusals import no_queue, unavailable
+from qframe.web.gateway.sqs.refusals import mere_topic, no_queue, unavailable
 
 GROUP: Final = "sqs"
 BOOK: Final = Topic(f"{INTERNAL}sqs", Kind.DELAY, 1, dedupe_window="1m")
@@ -35,7 +36,7 @@ BOOK: Final = Topic(f"{INTERNAL}sqs", Kind.DELAY, 1, dedupe_window="1m")
 MOST_ATTEMPTS: Final = 1000
 """How often a message of a queue without a redrive policy is handed out."""
 
-_NEVER_MS: Final = 10**13
+_NEVER_MS: Final = 10**13  # of a queue that was deleted a moment later, so that no list reads it
 _MOST: Final = 100_000
 _TRIES: Final = 20
 _FRESH_S: Final = 1.0
@@ -51,8 +52,10 @@ class Queue(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         created_s, modified_s: when it was made, and when its attributes were last set.
         purged_ms: when it was last purged.
         moves: the last moves of messages out of it.
+        made_by: the client that has made it, against whose number of queues it counts.
         deleted: whether it is gone.
         version: grows with each change.
+        kind: of a topic that is not a queue, and to which messages are only sent; never stored.
     """
 
     name: str
@@ -62,18 +65,27 @@ class Queue(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     modified_s: int = 0
     purged_ms: int = 0
     moves: list[MoveTask] = []
+    made_by: str = ""
     deleted: bool = False
     version: int = 0
+    kind: Kind | None = None
 
     @property
     def is_fifo(self) -> bool:
         """Whether it keeps the order of its message groups."""
-        return self.name.endswith(FIFO)
+        return self.name.endswith(FIFO) if self.kind is None else self.kind is Kind.ORDERED
 
     @property
     def has_one_scope(self) -> bool:
         """Whether a deduplication id counts in all of the queue, and not in its message group."""
-        return self.attributes.get("DeduplicationScope") != "messageGroup"
+        is_queue = self.kind is None
+        return is_queue and self.attributes.get("DeduplicationScope") != "messageGroup"
+
+    @property
+    def needs_deduplication_id(self) -> bool:
+        """Whether it is a FIFO queue that takes no message without a deduplication id."""
+        by_content = self.attributes.get("ContentBasedDeduplication") == "true"
+        return self.is_fifo and self.kind is None and not by_content
 
     @property
     def topic(self) -> Topic:
@@ -138,13 +150,21 @@ class QueueBook:
             return known[1]
         writes = self._writes
         queue = self._stored(name)
+        self._read.pop(name, None)
         if queue is None or queue.deleted:
-            self._read.pop(name, None)
             return None
+        self._forget_old(now_s)
         self._read[name] = (now_s, queue)
         if writes != self._writes:
             self._read.pop(name, None)
         return queue
+
+    def _forget_old(self, now_s: float) -> None:
+        """Forgets what counts no more, so that queues that nobody uses take no memory."""
+        for name, (read_s, _) in list(self._read.items()):
+            if now_s - read_s < _FRESH_S:
+                return
+            self._read.pop(name, None)
 
     def queue(self, name: str) -> Queue:
         """A queue.
@@ -154,7 +174,21 @@ class QueueBook:
         """
         queue = self.find(name)
         if queue is None:
-            raise no_queue()
+            raise no_queue() if self._store.topic(name) is None else mere_topic(name)
+        return queue
+
+    def target(self, name: str) -> Queue:
+        """A queue, or a topic that is not one, to send to.
+
+        Raises:
+            SqsRefusal: if there is neither.
+        """
+        queue = self.find(name)
+        if queue is None:
+            topic = self._store.topic(name)
+            if topic is None:
+                raise no_queue()
+            queue = Queue(name=name, kind=topic.kind)
         return queue
 
     def all(self) -> list[Queue]:
@@ -163,7 +197,10 @@ class QueueBook:
             found = self._store.timers(BOOK, TimerSpan(until_ms=_NEVER_MS + 1, limit=_MOST))
         except (UnknownTopic, UnknownGroup):
             return []
-        queues = [_decoded(record) for record in found]
+        queues: list[Queue] = []
+        for record in found:
+            with suppress(BadOption):  # whoever names it is told
+                queues.append(_decoded(record))
         return sorted((each for each in queues if not each.deleted), key=lambda each: each.name)
 
     def sources_of(self, name: str) -> list[Queue]:
@@ -241,7 +278,7 @@ class QueueBook:
         named = f"{queue.name}/{version}"
         entry = Entry(
             0, queue.name, named, named, queue.name, None, msgspec.json.encode(queue),
-            at_ms=_NEVER_MS, series=(queue.name, version), follows=last,
+            at_ms=_NEVER_MS + queue.deleted, series=(queue.name, version), follows=last,
         )  # fmt: skip
         try:
             published = self._producer.send(BOOK, [entry])
@@ -259,7 +296,18 @@ class QueueBook:
 
 
 def _decoded(record: Record) -> Queue:
-    return _DECODER.decode(record.body)
+    """The queue of a record.
+
+    Raises:
+        BadOption: if this version of qframe cannot read it.
+    """
+    try:
+        return _DECODER.decode(record.body)
+    except (ValueError, RecursionError) as error:
+        raise BadOption(
+            "queue", record.key, f"this version of qframe cannot read its record ({error})",
+            "use the newer version that wrote it",
+        ) from error  # fmt: skip
 
 
 _DECODER: Final = msgspec.json.Decoder(Queue)

@@ -72,6 +72,16 @@ def no_queue() -> SqsRefusal:
     )
 
 
+def mere_topic(name: str) -> SqsRefusal:
+    """There is a topic of that name, and it is not a queue."""
+    return SqsRefusal(
+        f"{_LONG}NonExistentQueue",
+        f"The specified queue does not exist. {name!r} is a topic: messages can be sent to it, and "
+        "to receive them make it a queue with CreateQueue.",
+        shape="QueueDoesNotExist",
+    )
+
+
 def queue_exists(why: str) -> SqsRefusal:
     """There is a queue of that name with other attributes."""
     return SqsRefusal("QueueAlreadyExists", why, shape="QueueNameExists")
@@ -143,6 +153,11 @@ def long_batch(length: int, limit: int) -> SqsRefusal:
         f"{_LONG}BatchRequestTooLong",
         f"Batch requests cannot be longer than {limit} bytes. You have sent {length} bytes.",
     )
+
+
+def over_limit(message: str) -> SqsRefusal:
+    """The client has as many as it may."""
+    return SqsRefusal("OverLimit", message, status=403)
 
 
 def unsupported(message: str) -> SqsRefusal:

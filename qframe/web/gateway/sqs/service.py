@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final, Literal, TypeVar
 from starlette.requests import Request
 
 from qframe.clock import Clock
-from qframe.errors import UnknownGroup, UnknownTopic
+from qframe.errors import BadTopic, UnknownGroup, UnknownTopic
 from qframe.stores.records import ChosenDead, Record
 from qframe.web.gateway.callers import Caller, GatewayRight, NotPermitted
 from qframe.web.gateway.deliveries import Settle, SettleReply
@@ -58,6 +58,17 @@ class SqsCall:
             wanted = "look at" if right == "any" else right
             raise access_denied(str(NotPermitted(self.caller.name, wanted, topic)))
 
+    def check_way(self, source: str, target: str) -> None:
+        """Checks that the client may have messages leave one queue for another of its choice.
+
+        Where they go it could read them, and it could not write there without the right to.
+
+        Raises:
+            SqsRefusal: if it may not.
+        """
+        self.check(source, "consume")
+        self.check(target, "publish")
+
     def acting(self, app: QFrame) -> Admin:
         """The operations in the client's name; its rights were checked as those of SQS."""
         return app.admin.acting(by=self.caller.name)
@@ -101,6 +112,16 @@ class SqsService:
         name = queue_named_by(url)
         call.check(name, right)
         return await self.blocking(self.book.queue, name)
+
+    async def target(self, url: str, call: SqsCall, right: Right) -> Queue:
+        """The queue of an address, or the topic that is not a queue, to send to.
+
+        Raises:
+            SqsRefusal: if there is neither, or who asks may not.
+        """
+        name = queue_named_by(url)
+        call.check(name, right)
+        return await self.blocking(self.book.target, name)
 
     async def blocking(self, function: Callable[..., T], *args: object) -> T:
         """Calls what asks the store, in a thread."""
@@ -152,7 +173,7 @@ class SqsService:
         try:
             topic = store.topic(source.name)
             found = [] if topic is None else store.dead(topic, GROUP, ChosenDead(limit=_PAGE))
-        except (UnknownTopic, UnknownGroup):
+        except (UnknownTopic, UnknownGroup, BadTopic):
             return 0
         if topic is None or not found:
             return 0
