@@ -10,7 +10,8 @@ Bounds, so that no client and no store keeps a probe waiting:
   for 5 s at most. There are at most 64 of these. One more closes the oldest of the client address
   that has most;
 * a head is at most 16 KiB;
-* at most 8 requests wait for a store at once, 4 of one client address. Another one gets status 503.
+* at most 8 requests wait for a store at once, of which each client address has its share: 4 if it
+  is alone. Another one gets status 503.
 
 Failures: an address that cannot be bound is a `BadOption`; a route that raises is a reply with
 status 500 and the error's class, and the event `http.failed`.
@@ -23,7 +24,7 @@ import json
 import socket
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
-from contextlib import asynccontextmanager, contextmanager, suppress
+from contextlib import asynccontextmanager, suppress
 from hmac import compare_digest
 from http import HTTPStatus
 from typing import Any, Final, NamedTuple
@@ -32,10 +33,10 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 from qframe.errors import BadOption
 from qframe.events import Events
 from qframe.service import Service, new_thread
+from qframe.shares import Share
 
 CONNECTIONS: Final = 64
 WAITING: Final = 8
-WAITING_OF_ONE: Final = 4
 WITHIN_S: Final = 5.0
 LONGEST_HEAD: Final = 16_384
 TEXT: Final = "text/plain; charset=utf-8"
@@ -132,7 +133,7 @@ class HttpPort(Service):
         self._token = token.encode()
         self._events = events
         self._slow_clients = _SlowClients()
-        self._waiting = _WaitingRequests()
+        self._waiting = Share(WAITING)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._ended = asyncio.Event()
 
@@ -242,14 +243,15 @@ class HttpPort(Service):
             with suppress(RuntimeError):  # the port was closed meanwhile
                 loop.call_soon_threadsafe(tell, reply)
 
-        with self._waiting.place(address) as has_room:
-            if not has_room:
-                return _BUSY
-            try:
-                new_thread(f"{self.name}.request", work).start()
-            except RuntimeError:  # the process may have no more threads
-                return _BUSY
+        if not self._waiting.take(address):
+            return _BUSY
+        try:
+            new_thread(f"{self.name}.request", work).start()
             return await replied
+        except RuntimeError:  # the process may have no more threads
+            return _BUSY
+        finally:
+            self._waiting.give_back(address)
 
 
 class _SlowClients:
@@ -282,24 +284,6 @@ class _SlowClients:
         del self._addresses[oldest]
         if oldest is not None:
             oldest.cancel()
-
-
-class _WaitingRequests:
-    """The requests that wait for a store, by the addresses of their clients."""
-
-    def __init__(self) -> None:
-        self._addresses: Counter[str] = Counter()
-
-    @contextmanager
-    def place(self, address: str) -> Iterator[bool]:
-        """A place for a request of an address, if there is one."""
-        has_room = self._addresses.total() < WAITING and self._addresses[address] < WAITING_OF_ONE
-        self._addresses[address] += has_room
-        try:
-            yield has_room
-        finally:
-            self._addresses[address] -= has_room
-            self._addresses += Counter()  # without those that have none
 
 
 _BUSY: Final = text_reply(HTTPStatus.SERVICE_UNAVAILABLE, "too many requests at once")
