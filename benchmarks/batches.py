@@ -109,7 +109,7 @@ def one_round(
                 connection.execute(text("DROP TABLE IF EXISTS qframe_effects"))
                 connection.execute(text(MAKE))
             checker = TransactionalChecker(engine) if pair == "TransactionalChecker" else None
-            batch = Batch(SIZE, WITHIN) if is_batch else None
+            batch = Batch(SIZE, within=WITHIN) if is_batch else None
             with QFrame(store=redis.url) as app:
                 writing = Writing(
                     app, count, make(engine, turn), idempotent_checker=checker, batch=batch

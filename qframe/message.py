@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
-from typing import Annotated, Any, Protocol, TypeAlias
+from typing import Annotated, Any, NoReturn, Protocol, TypeAlias
 
 import msgspec
 
 from qframe.codec import decode_body, decode_json, own_headers, tags_of
+from qframe.durations import with_unit
 from qframe.errors import BadOption, UndecodableBody
 from qframe.topic import duration_ms
 
@@ -73,6 +74,25 @@ class Acknowledger(Protocol):
 
     def extend(self, message: Message, seconds: float) -> None:
         """Renews the message's lease."""
+
+
+class AutoAck(int):
+    """True or False, as a message has it until its handler sets it: called, it says how.
+
+    It is made of a `bool`, and is used like one.
+    """
+
+    def __call__(self, value: object = False, *_: object) -> NoReturn:
+        """Refuses a call.
+
+        Raises:
+            BadOption: always.
+        """
+        remedy = f"write message.auto_ack = {value!r}"
+        raise BadOption("auto_ack", value, "it is an attribute, and no method", remedy)
+
+    def __repr__(self) -> str:
+        return repr(bool(self))
 
 
 class Message(msgspec.Struct, eq=False, weakref=True):
@@ -158,11 +178,13 @@ class Message(msgspec.Struct, eq=False, weakref=True):
                 raise UndecodableBody(delivery.id, "JSON", error) from error
         return body
 
-    def ack(self, elapsed: float | None = None, error: BaseException | None = None) -> None:
+    @with_unit("elapsed")
+    def ack(self, elapsed: float | str | None = None, error: BaseException | None = None) -> None:
         """Settles it, once, from any thread.
 
         Args:
-            elapsed: how many seconds its handling took, for the event `delivery.acknowledged`.
+            elapsed: how long its handling took, for the event `delivery.acknowledged`: a text such
+                as "5ms", or by keyword a number of seconds.
             error: an exception, which then counts as if the handler had raised it; a `NeedRetry()`
                 without a time is retried by the backoff, not in place.
 
@@ -171,14 +193,15 @@ class Message(msgspec.Struct, eq=False, weakref=True):
             NotSupported: in the child of a fork, or if its transaction ends with its handler.
             BadOption: if one of these is not as described; nothing is settled then.
         """
-        _check_ending(elapsed, error)
-        self._acknowledger.acknowledge(self, elapsed, error)
+        self._acknowledger.acknowledge(self, _checked_ending(elapsed, error), error)
 
+    @with_unit("seconds")
     def extend(self, seconds: float | str) -> None:
         """Keeps it hidden for so long from now; leases are renewed anyway while a handler runs.
 
         Args:
-            seconds: how long, in seconds or as a text such as "10m"; never less than the lease.
+            seconds: how long: a text such as "10m", or by keyword a number of seconds; never less
+                than the lease.
 
         Raises:
             BadOption: if it is no such time.
@@ -202,15 +225,18 @@ def ack_together(messages: Iterable[Message]) -> list[Message]:
     ]
 
 
-def _check_ending(elapsed: Any, error: Any) -> None:
-    """Refuses what would break on the way, after the message counts as settled.
+def _checked_ending(elapsed: Any, error: Any) -> float | None:
+    """The seconds; refuses what would break on the way, after the message counts as settled.
 
     A time below 0 is none of that: a clock was set back.
     """
     if error is not None and not isinstance(error, BaseException):
         remedy = 'use one, such as ValueError("why") or Reject("why")'
         raise BadOption("error", error, "it is not an exception", remedy)
-    if elapsed is not None and (
-        not isinstance(elapsed, int | float) or isinstance(elapsed, bool) or elapsed != elapsed
-    ):
+    if elapsed is None:
+        return None
+    if isinstance(elapsed, str):
+        return duration_ms(elapsed, "elapsed") / 1000
+    if not isinstance(elapsed, int | float) or isinstance(elapsed, bool) or elapsed != elapsed:
         raise BadOption("elapsed", elapsed, "it is not a number of seconds", "leave it out")
+    return elapsed

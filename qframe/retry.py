@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import random
-from datetime import datetime, timedelta
+from datetime import date, datetime, timedelta
 from typing import Final
 
+from qframe.durations import with_unit
 from qframe.errors import BadOption
 from qframe.topic import BEYOND_MS, duration_ms
 
@@ -21,11 +22,11 @@ class NeedRetry(Exception):
 
     Args:
         why: a text for the record.
-        delay: seconds, a text such as "10m", or a timedelta, from now.
+        delay: from now: a number of seconds, a text such as "10m", or a timedelta.
         at: the moment, as a datetime with a time zone or as seconds since 1970.
 
     Raises:
-        BadOption: if both are given, or one is not a time, or the text is one.
+        BadOption: if both are given, or one is not a time, or `why` is one.
     """
 
     def __init__(
@@ -36,8 +37,9 @@ class NeedRetry(Exception):
         at: datetime | float | None = None,
     ) -> None:
         given: object = why
-        if isinstance(given, int | float | timedelta):
-            raise BadOption("why", why, "it is not a string", "use NeedRetry(delay=…) for a time")
+        if isinstance(given, int | float | timedelta | date):
+            name = "at" if isinstance(given, date) else "delay"
+            raise BadOption("why", why, "it is not a text", f"write NeedRetry({name}=…) for a time")
         super().__init__(why or "the handler asked for a retry")
         self.delay_ms: int | None
         self.at_ms: int | None
@@ -78,14 +80,17 @@ class Backoff:
     Source: Marc Brooker, "Exponential Backoff And Jitter", AWS Architecture Blog, 2015.
 
     Args:
-        first: the bound for the first retry, a duration.
+        first: the bound for the first retry: a text such as "2s", or by keyword a number of
+            seconds.
         factor: what the bound grows by with each further attempt, from 1 to 100.
-        cap: the largest bound, a duration; by default 10 minutes, or `first` if that is longer.
+        cap: the largest bound, as `first` is given, in seconds if it is a number; by default 10
+            minutes, or `first` if that is longer.
 
     Raises:
         BadOption: if one of them is out of its bounds, or the cap is below `first`.
     """
 
+    @with_unit("first", "cap")
     def __init__(
         self, first: float | str = 1.0, factor: float = 2.0, cap: float | str | None = None
     ) -> None:

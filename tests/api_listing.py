@@ -35,7 +35,12 @@ def _described(name: str, thing: Any) -> Iterator[str]:
         yield f"{name}: {', '.join(member.value for member in thing)}"
         return
     parts = [base for base in thing.__mro__[1:] if base.__module__.startswith("qframe.admin.")]
-    bases = ", ".join(base.__name__ for base in thing.__bases__ if base not in (object, *parts))
+    hidden = (object, *parts)
+    bases = ", ".join(
+        base.__name__
+        for base in thing.__bases__
+        if base not in hidden and not base.__name__.startswith("_")
+    )
     yield f"{name}({bases}){_signature(thing)}" if bases else f"{name}{_signature(thing)}"
     for field in getattr(thing, "__struct_fields__", ()):
         if not field.startswith("_"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any, Unpack
 
@@ -55,7 +56,7 @@ class TimerAdmin(AdminRole):
         hits = found_timers(
             context.store, context.topic(topic), which, limit=limit, look=look, place=place
         )
-        return Hits(context.all_shown(hits.records), hits.looked, hits.place)
+        return replace(hits, records=context.all_shown(hits.records))
 
     def timer(self, topic: Topic | str, key: str) -> list[Record]:
         """A timer by its key, or by the `subject` of one without a key: a record for each group."""
@@ -74,6 +75,8 @@ class TimerAdmin(AdminRole):
         tags: Iterable[str] | None = None,
     ) -> Moved:
         """Replaces a timer's time, or its body with headers and tags, or both in one step.
+
+        A `delay` is a number of seconds from now, a text such as "10m", or a timedelta.
 
         Returns:
             `done`; `absent` if there is none; `doing` if a handler has it, and nothing is changed.
@@ -136,6 +139,8 @@ class TimerAdmin(AdminRole):
         **which: Unpack[TimerChoice],
     ) -> TimerChanges:
         """Makes all timers that are meant due at another time, as `app.timers.move_all`.
+
+        A `shift` is a number of seconds, a text such as "10m", or a timedelta.
 
         Raises:
             BadOption: unless one of `at` and `shift` is given.

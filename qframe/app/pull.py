@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, NoReturn, Self, TypedDict
 import msgspec
 
 from qframe.coordination.base import Coordinator, OnFailure
+from qframe.durations import with_unit
 from qframe.errors import BadOption, WorkerFailed
 from qframe.forks import Forks
 from qframe.identity import new_worker_id
@@ -191,12 +192,13 @@ class Pull:
         """The messages, until none has come for `timeout`, or the pull has ended."""
         return _Loop(self)
 
+    @with_unit("timeout")
     def take(self, timeout: float | str | None = None) -> Message | None:
         """The next message; None if none has come in time, or the pull has ended.
 
         Args:
-            timeout: how long to wait, in seconds or as a text such as "500ms"; by default the
-                pull's own.
+            timeout: how long to wait: a text such as "500ms", or by keyword a number of seconds; by
+                default the pull's own.
 
         Raises:
             BadOption: if it is called outside of the block, or `timeout` is not a duration.

@@ -13,6 +13,7 @@ from qframe.app.pull import Pull, PullKeywords
 from qframe.app.registry import REGISTRY
 from qframe.clock import SYSTEM_CLOCK
 from qframe.coordination.base import Coordinator
+from qframe.durations import with_unit
 from qframe.errors import BadOption, WorkerFailed
 from qframe.events import Events
 from qframe.hooks import Middleware, middleware_given
@@ -204,13 +205,15 @@ class QFrame(PublishMethods):
 
     # What the user calls, beside what `PublishMethods` has.
 
+    @with_unit("linger")
     def buffered(
         self, linger: float | str = 0.005, *, batch: int | None = None, capacity: int = CAPACITY
     ) -> BufferedProducer:
         """A producer that gathers what many threads publish, until it or the app is closed.
 
         Args:
-            linger: how long the first message of a batch waits: seconds, or a text such as "5ms".
+            linger: how long the first message of a batch waits: a text such as "5ms", or by keyword
+                a number of seconds.
             batch: how many messages a batch has at most; by default `publish_batch`.
             capacity: how many may wait; who publishes one more waits for room.
 

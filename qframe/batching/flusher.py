@@ -7,6 +7,7 @@ from typing import TypeVar
 
 from qframe.batching.batcher import Batcher, checked_function
 from qframe.clock import Clock
+from qframe.durations import with_unit
 
 T = TypeVar("T")
 
@@ -17,7 +18,8 @@ class Flusher(Batcher[T]):
     Args:
         name: 1 to 64 of the characters `A-Z a-z 0-9 _ . -`; threads are `qframe.batch.<name>`.
         batch_size: how many items a batch has at most.
-        interval: how long an item waits for others at most: seconds, or a text such as "50ms".
+        interval: how long an item waits for others at most: a text such as "50ms", or by keyword a
+            number of seconds.
         queue_size: how many items may wait; from `batch_size`.
         threads: how many batches are processed at a time at most.
         process: given a list of 1 to `batch_size` items, in the order in which they were put.
@@ -29,6 +31,7 @@ class Flusher(Batcher[T]):
         BadOption: if one of these is not as described.
     """
 
+    @with_unit("interval")
     def __init__(
         self,
         name: str,

@@ -11,6 +11,7 @@ import msgspec
 from qframe.batching.batcher import Batcher, checked_function
 from qframe.batching.gathering import Channel
 from qframe.clock import Clock
+from qframe.durations import with_unit
 from qframe.errors import BadRoute
 
 T = TypeVar("T")
@@ -39,7 +40,8 @@ class MultipleQueueFlusher(Batcher[T]):
         channels: how many channels there are.
         queue_size: how many items may wait in each channel; from `batch_size`.
         batch_size: how many items a batch has at most.
-        interval: how long an item waits for others at most: seconds, or a text such as "50ms".
+        interval: how long an item waits for others at most: a text such as "50ms", or by keyword a
+            number of seconds.
         threads: how many batches are processed at a time at most, of all channels.
         route: returns an item's channel, from 0 to `channels - 1`; called in the thread that puts.
         process: given a `Group(index, items)`.
@@ -51,6 +53,7 @@ class MultipleQueueFlusher(Batcher[T]):
         BadOption: if one of these is not as described.
     """
 
+    @with_unit("interval")
     def __init__(
         self,
         name: str,

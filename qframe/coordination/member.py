@@ -65,7 +65,7 @@ class MembershipService(SteppedService):
         self._on_change = on_change
         self._on_left = on_left
         self._events = events
-        self._backoff = Backoff(0.05, cap=1)
+        self._backoff = Backoff(first=0.05, cap=1)
         self._handover = Handover()
         self._assignment = self._handover.assignment
         self._changing = threading.Lock()

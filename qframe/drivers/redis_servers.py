@@ -25,6 +25,7 @@ ANSWER_TIMEOUT_S: Final = 10.0
 LONGEST_TIMEOUT_S: Final = 86_400
 OF_SENTINELS: Final = "sentinel_"
 OF_REPLICAS: Final = ("wait_replicas", "wait_timeout")
+DURATIONS: Final = ("socket_timeout", "socket_connect_timeout")
 _CHECKS: Final = ("none", "optional", "required")
 SOCKET: Final = "unix"
 SCHEMES: Final = ("redis", "rediss", "redis+sentinel", "rediss+sentinel", "redis+cluster",
@@ -310,9 +311,10 @@ def _parsed(option: str, text: str) -> object:
     """An option's value, as redis-py reads it of a URL: its connections take "false" for true."""
     if option == "ssl_cert_reqs" and text not in _CHECKS:
         raise ValueError(f"{option}={text} is none of {', '.join(_CHECKS)}")
-    if not option.endswith("timeout"):
+    own = option.removeprefix(OF_SENTINELS)
+    if own not in DURATIONS:
         parsers: dict[str, Any] = URL_QUERY_ARGUMENT_PARSERS
-        return parsers.get(option, str)(text)
+        return parsers.get(own, str)(text)
     seconds = float(text)
     if not 0 < seconds <= LONGEST_TIMEOUT_S:  # not a number is neither
         raise ValueError(f"{option}={text} is not above 0 and up to {LONGEST_TIMEOUT_S} s")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from qframe.durations import with_unit
 from qframe.errors import BadOption
 from qframe.topic import checked_count, duration_ms
 
@@ -22,8 +23,8 @@ class Batch:
 
     Args:
         size: how many messages a batch has at most, from 1 to 10,000.
-        within: how long its first message waits for others: seconds, or a text such as "50ms", up
-            to an hour.
+        within: how long its first message waits for others, up to an hour: a text such as "50ms",
+            or by keyword a number of seconds.
 
     Raises:
         BadOption: if one of these is not as described.
@@ -31,6 +32,7 @@ class Batch:
 
     __slots__ = ("size", "within_s")
 
+    @with_unit("within")
     def __init__(self, size: int, within: float | str) -> None:
         self.size: int = checked_count("batch size", size, "use 500", LARGEST)
         within_s = duration_ms(within, "batch within") / 1000
@@ -47,7 +49,7 @@ class Batch:
         return hash(self._facts())
 
     def __repr__(self) -> str:
-        return f"Batch({self.size}, {self.within_s:g})"
+        return f"Batch({self.size}, '{self.within_s:g}s')"
 
     def _facts(self) -> tuple[int, float]:
         return self.size, self.within_s

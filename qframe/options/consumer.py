@@ -38,7 +38,12 @@ OnDead = Callable[[Message, BaseException], object]
 
 
 def _backoff(value: Any) -> Any:
-    return value if isinstance(value, Backoff) else Backoff(first=value)
+    if isinstance(value, Backoff):
+        return value
+    try:
+        return Backoff(first=value)
+    except BadOption as error:
+        raise ValueError from error  # the text of the rule names a Backoff as well
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -131,9 +131,9 @@ class Breaker:
 
     Args:
         failures: how many failures in a row it takes.
-        pause: how long the first pause lasts, a duration.
-        longest: how long a pause lasts at most, a duration; by default 10 minutes, or `pause` if
-            that is longer.
+        pause: how long the first pause lasts: a number of seconds, or a text such as "30s".
+        longest: how long a pause lasts at most, given as `pause` is; by default 10 minutes, or
+            `pause` if that is longer.
         on: the type of the errors that count, or several.
 
     Raises:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache
+from math import inf
 from types import MappingProxyType
 from typing import (
     Annotated,
@@ -19,10 +20,10 @@ from typing import (
     get_type_hints,
 )
 
-from qframe.errors import BadOption
+from qframe.errors import BadInput, BadOption
 from qframe.topic import checked_count, checked_name, duration_ms
-
 from qframe.words import Door, remedy_for
+
 MOST_AT_ONCE: Final = 100_000
 
 
@@ -73,9 +74,11 @@ def seconds(least: float, most: float) -> Rule:
         if isinstance(value, str):
             with suppress(ValueError):
                 value = float(value)
-        kept = duration_ms(value, "duration") / 1000
-        _require(least <= kept <= most)
-        return kept
+        kept_s = inf
+        with suppress(BadOption):  # the text of the rule has the bounds too
+            kept_s = duration_ms(value, "duration") / 1000
+        _require(least <= kept_s <= most)
+        return kept_s
 
     text = 'seconds, or a string such as "500ms", "30s", "24h",'
     return Rule(f"{text} from {least} to {most}", check, '"30s"')
@@ -186,7 +189,7 @@ def checked_options(model: type[Checked], given: Mapping[str, tuple[str, Any]]) 
         given: by each option's name, the name and the value as their source spells them.
 
     Raises:
-        BadOption: for the first that is not allowed.
+        BadOption: for the first that is not allowed; with what its rule says, if that says why.
     """
     values = {}
     for option in options_of(model).values():
@@ -195,6 +198,8 @@ def checked_options(model: type[Checked], given: Mapping[str, tuple[str, Any]]) 
         name, value = given[option.name]
         try:
             values[option.name] = option.rule.check(value)
+        except BadInput as error:
+            raise BadOption(name, value, error.why, error.remedy) from error
         except ValueError:
             raise BadOption(name, value, f"it must be {option.rule.text}", option.remedy) from None
     return model(**values, given=frozenset(given))

@@ -19,6 +19,7 @@ from weakref import WeakSet
 
 from qframe.batching.batcher import EXIT_S, LONGEST_WAIT_S
 from qframe.clock import Clock
+from qframe.durations import with_unit
 from qframe.errors import ProducerClosed, PublishUnknown, StoreUnavailable, TopicFull
 from qframe.forks import Forks
 from qframe.locks import is_held_here
@@ -113,10 +114,15 @@ class BufferedProducer(Service):
                 self._changed.notify_all()
         return future
 
-    def close(self, timeout_s: float | None = None) -> bool:
+    @with_unit("timeout_s")
+    def close(self, timeout_s: float | str | None = None) -> bool:
         """Sends what waits, and takes nothing more; returns whether all was sent in time.
 
         In a signal's handler that has interrupted `publish` it does not wait, and returns false.
+
+        Args:
+            timeout_s: how long it waits: a text such as "30s", or by keyword a number of seconds;
+                without one, as long as it takes.
 
         Raises:
             BadOption: if the time is none.
@@ -136,7 +142,7 @@ class BufferedProducer(Service):
         Their futures tell the same, but nobody may be there to look at them.
         """
         failed = self._failed
-        ended = self.close(EXIT_S)
+        ended = self.close(timeout_s=EXIT_S)
         if lost := self._failed - failed:
             self._log(_LOSS, lost, self._error)
         if not ended and (lost := self._taken - self._settled):

@@ -15,7 +15,17 @@ from qframe.options.rules import refuse_unknown
 _ONE_BODY: Final = (str, bytes, bytearray, memoryview, Mapping)  # iterable, and never meant so
 
 
-class Outgoing(msgspec.Struct, gc=False, eq=False):
+class _Content(msgspec.Struct, gc=False, eq=False):
+    """The part of an `Outgoing` that may be given by position."""
+
+    body: Any
+    key: str | None = None
+    headers: Mapping[str, str] | None = None
+    tags: Iterable[str] | None = None
+    id: str | None = None
+
+
+class Outgoing(_Content, gc=False, eq=False, kw_only=True):
     """A message on its way out, for `publish_many`.
 
     Attributes:
@@ -27,21 +37,17 @@ class Outgoing(msgspec.Struct, gc=False, eq=False):
             id again within the topic's `dedupe_window` is a duplicate in its slot: with the same
             key or another one of the slot, or without one; where equal bodies are one subject, with
             the same body.
-        delay: due so much later: seconds, a text such as "10m", or a timedelta.
+        delay: due so much later: a number of seconds, a text such as "10m", or a timedelta.
         at: due then: a datetime with a time zone, or seconds since 1970.
         priority: higher goes first; in `priority` and `ordered` topics.
-        within: in `merge` topics, the window: due so much later unless due already.
+        within: in `merge` topics, the window: due so much later unless due already; a number of
+            seconds, or a text such as "10m".
         sequence: its number among its key's messages, from 1; in `ordered` topics.
         slot_basis: what decides its slot instead of its key or body, such as an order's customer.
             A key must always come with the same one: in two slots it has no order. Where there is
             a key only `stream` topics, and `ordered` ones without a time, take it.
     """
 
-    body: Any
-    key: str | None = None
-    headers: Mapping[str, str] | None = None
-    tags: Iterable[str] | None = None
-    id: str | None = None
     delay: float | str | timedelta | None = None
     at: datetime | float | None = None
     priority: int = 0

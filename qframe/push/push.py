@@ -63,7 +63,7 @@ def push(
             "events", events, "it is no content mode", f"use one of {', '.join(EVENTS)}"
         )
     if events == "batched":
-        options.setdefault("batch", Batch(MOST_IN_BATCH, BATCHED_WITHIN_S))
+        options.setdefault("batch", Batch(MOST_IN_BATCH, within=BATCHED_WITHIN_S))
     elif "batch" in options:
         why = "a request has one message unless events are batched"
         raise BadOption("batch", options["batch"], why, 'add events="batched", or leave it out')

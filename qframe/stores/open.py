@@ -10,7 +10,7 @@ from qframe.redaction import shown_url
 from qframe.stores.base import Store
 
 _DATABASES: Final = ("sqlite", "postgresql", "postgres", "mysql", "mariadb")
-_MODEL: Final = "model://"
+_MODELS: Final = ("model://", "memory://")
 REDIS: Final = ("redis", "rediss", "unix")
 
 
@@ -21,7 +21,7 @@ def open_store(
 
     `redis://host`, `unix:///redis.sock`, `sqlite:///file.db`,
     `postgresql+psycopg://user@host/name`, `mysql+pymysql://user@host/name`, or `model://` in this
-    process's memory.
+    process's memory, which `memory://` names too.
 
     Args:
         url: the URL.
@@ -45,10 +45,10 @@ def open_store(
         from qframe.stores.redis.store import RedisStore
 
         return RedisStore(url, namespace=namespace, clock=own_clock)
-    if scheme == "model":
-        if url != _MODEL:
+    if scheme in ("model", "memory"):
+        if url not in _MODELS:
             why = "it is in this process's memory, and has neither a name nor options"
-            raise BadUrl("store", shown_url(url), why, f"use {_MODEL}")
+            raise BadUrl("store", shown_url(url), why, "use model://")
         from qframe.stores.model.store import ModelStore
 
         return ModelStore(namespace=namespace, clock=clock)

@@ -11,6 +11,7 @@ from typing import Any, Final, Self, Unpack
 from qframe.app.qframe import QFrame
 from qframe.app.registry import REGISTRY
 from qframe.clock import SYSTEM_CLOCK
+from qframe.durations import with_unit
 from qframe.errors import BadOption, NeverIdle, UnknownGroup, UnknownTopic
 from qframe.outcomes import Outcome, Published
 from qframe.producing.outgoing import MessageOptions
@@ -143,7 +144,8 @@ class Harness:
         """Does `run_until_idle` for an async test: async handlers run in the test's event loop.
 
         Plain handlers run in another thread. So do all of `advance` and `drain` in
-        `await asyncio.to_thread(harness.drain)`, async handlers too.
+        `await asyncio.to_thread(harness.drain)`, async handlers too. `patience` is a number of
+        seconds, or a text such as "5s".
 
         Raises:
             NeverIdle, BadOption: as `run_until_idle`.
@@ -154,6 +156,7 @@ class Harness:
         finally:
             self._journal.loop = None
 
+    @with_unit("by")
     def advance(
         self,
         by: timedelta | float | str | None = None,
@@ -166,7 +169,7 @@ class Harness:
         """Lets time pass, and handles on the way whatever falls due, each at its own time.
 
         Args:
-            by: a timedelta, seconds, or a text such as "10m".
+            by: a timedelta, a text such as "10m", or by keyword a number of seconds.
             days: added to it, and so are the others.
             hours: as `days`.
             minutes: as `days`.

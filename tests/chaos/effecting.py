@@ -154,7 +154,7 @@ def work(
     tell_of_claims(checker, fate)
     batch = None
     if manner in (BATCH, ASYNC_BATCH):
-        batch = Batch(SIZE, WITHIN)
+        batch = Batch(SIZE, within=WITHIN)
     with History(Path(path), name) as history, QFrame(store=store, session_timeout=1) as app:
 
         def listen(event: str, facts: dict[str, Any]) -> None:

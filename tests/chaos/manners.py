@@ -33,7 +33,7 @@ from qframe import (
 SIZE, WITHIN = 20, "50ms"
 AT_ONCE = 8
 AWAITED_AT_ONCE = 20
-BACKOFF = Backoff(0.05, cap=0.2)
+BACKOFF = Backoff(first=0.05, cap=0.2)
 MAX_ATTEMPTS = 16
 TAKING = "200ms"
 
@@ -53,7 +53,7 @@ def serve(app: QFrame, topic: Topic, group: str, desk: Desk, *, lease_s: float) 
         return
     options["threads"] = AWAITED_AT_ONCE if ways.manner == ASYNC else AT_ONCE
     if ways.manner in OF_BATCHES:
-        options["batch"] = Batch(SIZE, WITHIN)
+        options["batch"] = Batch(SIZE, within=WITHIN)
     if ways.rate:
         options["rate_limit"] = RateLimit(ways.rate, over="group")
     if ways.business:

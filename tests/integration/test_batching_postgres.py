@@ -85,7 +85,7 @@ def test_a_row_that_the_database_refuses_ends_as_dead_and_the_others_are_written
     with Flusher("orders", 100, "20ms", 3_000, 2, rows.insert, on_error=one_by_one) as flusher:
 
         @app.consumer(
-            TOPIC, group="rows", auto_ack=False, max_attempts=2, backoff=Backoff(0.01, cap=0.01)
+            TOPIC, group="rows", auto_ack=False, max_attempts=2, backoff=Backoff("10ms", cap="10ms")
         )
         def handle(message: Message) -> None:
             flusher.put(message)

@@ -43,7 +43,7 @@ from qframe.stores.records import ChosenDead
 
 GROUP = "g"
 SIZE = 5
-SOON = Backoff(0.005, cap=0.005)
+SOON = Backoff(first=0.005, cap=0.005)
 # Where a message is settled first, what `on_dead` hears of a handler that raised.
 RAISED_ONCE = {Act.REJECTED: Reject, Act.EXITS: SystemExit, Act.IN_PLACE: NotSupported,
                Act.LATER: NotSupported}  # fmt: skip

@@ -53,7 +53,7 @@ def options_of(plan: Plan, on_dead: OnDead) -> ConsumerOptions:
     if given.get("on_dead"):
         more["on_dead"] = on_dead
     if size := given.get("batch"):
-        more["batch"] = Batch(size, 0.05)
+        more["batch"] = Batch(size, within=0.05)
     if rate := given.get("rate_limit"):
         more["rate_limit"] = RateLimit(rate, over=given["over"])
     if failures := given.get("breaker"):
@@ -64,7 +64,7 @@ def options_of(plan: Plan, on_dead: OnDead) -> ConsumerOptions:
     if plan.effect == "first":
         more["at_most_once"] = True
     elif given.get("max_attempts") != 1:
-        more["backoff"] = Backoff(BACKOFF_FIRST_S, cap=BACKOFF_CAP_S)
+        more["backoff"] = Backoff(first=BACKOFF_FIRST_S, cap=BACKOFF_CAP_S)
     return consumer_options(lease=plan.lease_s, **more)
 
 

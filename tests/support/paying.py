@@ -101,7 +101,7 @@ def work(argument: str) -> None:
     app.events.listen(listen)
     app.consumer(
         TOPIC, GROUP, idempotent_checker=checkers[told["checker"]](), threads=4, lease="500ms",
-        backoff=Backoff(0.01, cap=0.1), max_attempts=100,
+        backoff=Backoff(first=0.01, cap=0.1), max_attempts=100,
         batch=Batch(told["batch"], "20ms") if told["batch"] else None,
     )(handlers[told["checker"] == "transactional", told["batch"] > 0])  # fmt: skip
     app.run()

@@ -14,7 +14,7 @@ from qframe import Backoff
 OLD, NEW, OTHER = (
     "whsec_" + base64.b64encode(bytes([number]) * 32).decode() for number in (1, 2, 3)
 )
-QUICK = Backoff(0.02, cap=0.05)
+QUICK = Backoff(first=0.02, cap=0.05)
 
 Answer = tuple[int, dict[str, str]]
 

@@ -30,7 +30,7 @@ from qframe.testing import Harness
 
 STREAM = Topic("stream", slots=2)
 ORDERED = Topic("ordered", kind="ordered", slots=2)
-SOON = Backoff(0.5, cap=0.5)
+SOON = Backoff(first=0.5, cap=0.5)
 
 
 def bodies(messages: list[Message]) -> list[Any]:
@@ -41,7 +41,7 @@ def bodies(messages: list[Message]) -> list[Any]:
 def test_one_poison_message_is_found_by_halves_and_dies_alone() -> None:
     app, calls = QFrame(), []
 
-    @app.consumer(STREAM, "g", batch=Batch(16, 1), max_attempts=2, backoff=SOON)
+    @app.consumer(STREAM, "g", batch=Batch(16, within=1), max_attempts=2, backoff=SOON)
     def handle(messages: list[Message]) -> None:
         calls.append(bodies(messages))
         if 5 in calls[-1]:
@@ -63,7 +63,7 @@ def test_one_poison_message_is_found_by_halves_and_dies_alone() -> None:
 def test_a_body_that_cannot_be_decoded_dies_at_once_and_takes_nobody_along() -> None:
     app, seen = QFrame(), []
 
-    @app.consumer(STREAM, "g", batch=Batch(10, 1))
+    @app.consumer(STREAM, "g", batch=Batch(10, within=1))
     def handle(messages: list[Message]) -> None:
         seen.extend([msgspec.convert(body, int) for body in bodies(messages)])
 
@@ -81,7 +81,7 @@ def test_a_body_that_cannot_be_decoded_dies_at_once_and_takes_nobody_along() -> 
 def test_need_retry_is_said_of_all_that_are_not_acked_and_nothing_is_halved() -> None:
     app, calls = QFrame(), []
 
-    @app.consumer(STREAM, "g", batch=Batch(4, 1))
+    @app.consumer(STREAM, "g", batch=Batch(4, within=1))
     def handle(messages: list[Message]) -> None:
         calls.append([(message.body, message.attempt) for message in messages])
         if messages[0].attempt == 1:
@@ -99,7 +99,7 @@ def test_need_retry_is_said_of_all_that_are_not_acked_and_nothing_is_halved() ->
 def test_on_an_ordered_topic_messages_may_be_acked_in_any_order() -> None:
     app, calls = QFrame(), []
 
-    @app.consumer(ORDERED, "g", batch=Batch(8, 1), backoff=SOON)
+    @app.consumer(ORDERED, "g", batch=Batch(8, within=1), backoff=SOON)
     def handle(messages: list[Message]) -> None:
         calls.append(bodies(messages))
         for message in reversed(messages):
@@ -137,7 +137,7 @@ def test_a_batch_is_one_transaction_and_each_half_of_a_failed_one_is_another(
     app, ledger, transactions = QFrame(), Ledger(tmp_path), []
 
     @app.consumer(
-        STREAM, "g", batch=Batch(8, 1), max_attempts=1,
+        STREAM, "g", batch=Batch(8, within=1), max_attempts=1,
         idempotent_checker=TransactionalChecker(ledger.engine),
     )  # fmt: skip
     def handle(messages: list[Message], connection: Connection) -> None:
@@ -162,7 +162,7 @@ def test_in_a_batchs_transaction_an_ack_is_refused_and_the_halves_find_who_asks_
     app, ledger = QFrame(), Ledger(tmp_path)
 
     @app.consumer(
-        STREAM, "g", batch=Batch(8, 1), max_attempts=1,
+        STREAM, "g", batch=Batch(8, within=1), max_attempts=1,
         idempotent_checker=TransactionalChecker(ledger.engine),
     )  # fmt: skip
     def handle(messages: list[Message], connection: Connection) -> None:
@@ -187,7 +187,7 @@ def test_who_is_left_of_several_is_tried_alone_before_it_is_blamed(tmp_path: Pat
     """The one at fault may be gone: here the store has taken it back, with one before it."""
     app, calls = QFrame(), []
 
-    @app.consumer(ORDERED, "g", batch=Batch(8, 1), max_attempts=2, backoff=SOON)
+    @app.consumer(ORDERED, "g", batch=Batch(8, within=1), max_attempts=2, backoff=SOON)
     def handle(messages: list[Message]) -> None:
         calls.append(sorted(bodies(messages)))
         for message in messages:
@@ -216,13 +216,13 @@ def test_taking_messages_over_in_a_batchs_transaction_is_refused(tmp_path: Path)
     def alone(messages: list[Message]) -> None: ...
 
     with pytest.raises(BadOption, match=r"one transaction.*use a DatabaseChecker"):
-        app.consumer(STREAM, "g", batch=Batch(8, 1), auto_ack=False, idempotent_checker=checker)(
-            handle
-        )
+        app.consumer(
+            STREAM, "g", batch=Batch(8, within=1), auto_ack=False, idempotent_checker=checker
+        )(handle)
     with pytest.raises(BadHandler, match="does not ask for its TransactionalChecker's transaction"):
-        app.consumer(STREAM, "g", batch=Batch(8, 1), idempotent_checker=checker)(alone)
+        app.consumer(STREAM, "g", batch=Batch(8, within=1), idempotent_checker=checker)(alone)
     app.consumer(
-        STREAM, "g", batch=Batch(8, 1), max_attempts=1, idempotent_checker=checker
+        STREAM, "g", batch=Batch(8, within=1), max_attempts=1, idempotent_checker=checker
     )(handle)  # fmt: skip
     with Harness(app) as harness:
         app.publish_many(STREAM, range(2))
@@ -238,7 +238,7 @@ def test_what_was_done_before_is_acked_and_not_in_the_list_nor_twice_in_one(
     app, ledger = QFrame(), Ledger(tmp_path)
     made = checker(ledger.engine, key="order")
     seen: list[int] = []
-    options: Any = {"batch": Batch(8, 1), "idempotent_checker": made}
+    options: Any = {"batch": Batch(8, within=1), "idempotent_checker": made}
     if made.is_transactional:
 
         @app.consumer(STREAM, "g", **options)
@@ -296,7 +296,12 @@ def test_whatever_fails_each_message_succeeds_once_or_is_dead_and_keys_keep_thei
     log: list[list[int]] = []
 
     @app.consumer(
-        topic, "g", batch=Batch(size, 1), max_attempts=3, backoff=Backoff(1, cap=1), serial=serial
+        topic,
+        "g",
+        batch=Batch(size, within=1),
+        max_attempts=3,
+        backoff=Backoff(first=1, cap=1),
+        serial=serial,
     )
     def handle(messages: list[Message]) -> None:
         assert 1 <= len(messages) <= size

@@ -110,7 +110,7 @@ def test_a_put_that_waits_for_room_is_refused_when_it_is_closed_and_took_nothing
 
     thread = threading.Thread(target=wait)
     thread.start()
-    assert executor.close(0.05) == [1]
+    assert executor.close("50ms") == [1]
     thread.join(60)
     assert len(refused) == 1
     seen.open()

@@ -79,7 +79,7 @@ def test_the_interval_is_kept_with_any_number_of_threads(threads: int) -> None:
 
 def test_an_interval_of_centuries_is_waited_for() -> None:
     seen, clock = Seen(), WatchedClock()
-    with Flusher("f", 5, 99_999_999_999, 5, 1, seen.process, clock=clock) as flusher:
+    with Flusher("f", 5, "99999999999s", 5, 1, seen.process, clock=clock) as flusher:
         for number in range(4):
             flusher.put(number)
         eventually(lambda: clock.looks > 1)  # a lock that was asked for so long would have raised

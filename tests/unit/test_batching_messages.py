@@ -17,7 +17,7 @@ from qframe import Backoff, DatabaseChecker, Flusher, Message, Outgoing, QFrame,
 from qframe.errors import AlreadySettled
 
 TOPIC = Topic("orders", slots=4)
-SOON = Backoff(0.01, cap=0.01)
+SOON = Backoff(first=0.01, cap=0.01)
 
 
 class Shop:

@@ -140,7 +140,7 @@ def drive(batcher: Batcher[Item], case: Case) -> tuple[list[Item], list[Item]]:
     for _ in range(min(case.close_after, case.items * case.producers)):
         begun.acquire(timeout=0.05)
     timeout_ms = case.close_timeout_ms
-    left = batcher.close(None if timeout_ms is None else timeout_ms / 1000)
+    left = batcher.close(timeout=None if timeout_ms is None else timeout_ms / 1000)
     for thread in threads:
         thread.join(60)
         assert not thread.is_alive()
@@ -184,7 +184,7 @@ def executor(case: Case, witness: Witness) -> Batcher[Item]:
 
 def flusher(case: Case, witness: Witness) -> Batcher[Item]:
     return Flusher(
-        "p", case.batch_size, case.interval_ms / 1000, case.batch_size + case.extra_room,
+        "p", case.batch_size, f"{case.interval_ms}ms", case.batch_size + case.extra_room,
         case.threads, partial(witness.see, 0), on_error=witness.on_error,
     )  # fmt: skip
 
@@ -196,7 +196,7 @@ def multiple(case: Case, witness: Witness) -> Batcher[Item]:
 
     return MultipleQueueFlusher(
         "p", case.channels, case.batch_size + case.extra_room, case.batch_size,
-        case.interval_ms / 1000, case.threads, lambda item: item.channel, process,
+        f"{case.interval_ms}ms", case.threads, lambda item: item.channel, process,
         on_error=witness.on_error,
     )  # fmt: skip
 

@@ -109,7 +109,7 @@ def test_a_signal_that_ends_a_publish_leaves_the_producer_to_others(app: QFrame)
     producer = app.buffered(linger="1ms", batch=100, capacity=100)
     sure = []
     interrupt(lambda: sure.append(producer.publish(STREAM, len(sure))), 200)
-    assert producer.close(30)
+    assert producer.close("30s")
     assert all(future.done() for future in sure)
 
 
@@ -122,7 +122,7 @@ def test_closing_it_or_its_app_sends_what_waits_and_takes_nothing_more(
     if closes == "app":
         app.close()
     else:
-        assert producer.close(90_000_000_000)  # seconds: it may wait for centuries
+        assert producer.close("90000000000s")  # seconds: it may wait for centuries
         assert stored(app) == [0, 1, 2, 3, 4]
     assert [future.result(0).outcome for future in futures] == [Outcome.STORED] * 5
     with pytest.raises(ProducerClosed, match="closed"):
@@ -277,7 +277,7 @@ def test_closing_refuses_a_time_that_is_none(app: QFrame) -> None:
     with app.buffered() as producer:
         for timeout_s in wrong:
             with pytest.raises(BadOption, match="timeout_s"):
-                producer.close(timeout_s)
+                producer.close(timeout_s=timeout_s)
 
 
 def test_wrong_options_are_refused(app: QFrame) -> None:

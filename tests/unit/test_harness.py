@@ -297,7 +297,7 @@ def test_time_that_is_none_or_goes_back_is_refused(
     harness: Harness, by: Any, named: dict[str, float]
 ) -> None:
     with pytest.raises(BadOption, match="advance"):
-        harness.advance(by, **named)
+        harness.advance(by=by, **named)
 
 
 def test_the_app_has_its_own_parts_again_afterwards(tmp_path: Any) -> None:

@@ -47,7 +47,7 @@ def test_a_breaker_pauses_until_the_test_lets_time_pass(app: QFrame) -> None:
     calls: list[int] = []
     away = True
 
-    @app.consumer(EVENTS, "g", breaker=Breaker(3, pause="30s"), backoff=Backoff(1, cap=1))
+    @app.consumer(EVENTS, "g", breaker=Breaker(3, pause="30s"), backoff=Backoff(first=1, cap=1))
     def handle(message: Message) -> None:
         calls.append(message.body)
         if away:

@@ -33,7 +33,9 @@ def app() -> Iterator[QFrame]:
         yield app
 
 
-@pytest.mark.parametrize("run", [Harness.run_until_idle, Harness.drain, lambda it: it.advance(1)])
+@pytest.mark.parametrize(
+    "run", [Harness.run_until_idle, Harness.drain, lambda it: it.advance("1s")]
+)
 def test_an_app_without_consumers_is_refused_with_the_fixture_to_override(
     app: QFrame, run: Any
 ) -> None:

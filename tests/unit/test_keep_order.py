@@ -370,9 +370,9 @@ def test_only_a_stream_is_told_to_keep_order(app: QFrame, harness: Harness, kind
 
 
 CASES: list[dict[str, Any]] = [
-    {}, {"serial": True}, {"batch": Batch(3, 0.01)}, {"batch": Batch(50, 0.01)},
+    {}, {"serial": True}, {"batch": Batch(3, within=0.01)}, {"batch": Batch(50, within=0.01)},
     {"max_in_flight": 1}, {"max_in_flight": 2}, {"tags": AllOf("wanted")},
-    {"tags": "wanted", "batch": Batch(4, 0.01)}, {"max_parked": 1}, {"breaker": None},
+    {"tags": "wanted", "batch": Batch(4, within=0.01)}, {"max_parked": 1}, {"breaker": None},
 ]  # fmt: skip
 
 

@@ -42,8 +42,8 @@ def test_the_breaker_is_told_of_a_success_whose_mark_alone_was_missing(
             raise ConnectionError
 
     app.consumer(
-        TOPIC, "g", idempotent_checker=checker, breaker=Breaker(2), backoff=Backoff(3600, cap=3600),
-        batch=Batch(1, 1) if "batch" in style else None,
+        TOPIC, "g", idempotent_checker=checker, breaker=Breaker(2), backoff=Backoff("1h", cap="1h"),
+        batch=Batch(1, within=1) if "batch" in style else None,
     )(handler_of(style, handle))  # fmt: skip
     thread = threading.Thread(target=app.run)
     thread.start()
@@ -129,7 +129,10 @@ def test_an_effect_that_is_being_finished_when_the_grace_ends_is_finished_and_se
             threading.Thread(target=message.ack).start()
 
     app.consumer(
-        TOPIC, "g", idempotent_checker=checker, batch=Batch(1, 1) if "batch" in style else None
+        TOPIC,
+        "g",
+        idempotent_checker=checker,
+        batch=Batch(1, within=1) if "batch" in style else None,
     )(handler_of(style if style in STYLES else "message", handle))
     thread = threading.Thread(target=app.run)
     thread.start()

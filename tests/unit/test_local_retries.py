@@ -42,7 +42,7 @@ def test_a_message_that_was_taken_over_is_the_workers_again_when_its_handler_ask
 
     app.consumer(
         TOPIC, "g", idempotent_checker=CHECKERS[checker](engine),
-        batch=Batch(1, 1) if "batch" in style else None,
+        batch=Batch(1, within=1) if "batch" in style else None,
     )(handler_of(style, look))  # fmt: skip
     with app:
         app.publish(TOPIC, 1, key="k")
@@ -66,7 +66,7 @@ def test_a_message_may_wait_in_its_worker_as_often_as_it_has_to_and_no_attempt_i
 
     app.consumer(
         TOPIC, "g", idempotent_checker=CHECKERS[checker](engine), max_attempts=1, local_retries=0,
-        batch=Batch(1, 1) if "batch" in style else None,
+        batch=Batch(1, within=1) if "batch" in style else None,
     )(handler_of(style, wait))  # fmt: skip
     with app:
         app.publish(TOPIC, 1, key="k")

@@ -97,7 +97,7 @@ def test_what_comes_behind_it_waits_until_the_store_has_what_is_given_back(
 
         with app.pull(topic, "g") as messages:
             app.publish(topic, 0, key="a")
-            first = messages.take(60)
+            first = messages.take("60s")
             app.publish(topic, 1, key="b")
             assert messages._worker is not None
             consumer = messages._worker.consumers[0]
@@ -116,7 +116,7 @@ def test_what_comes_behind_it_waits_until_the_store_has_what_is_given_back(
             assert messages.take("50ms") is None
             is_back.set()
             for body in (1, 2):
-                following = messages.take(60)
+                following = messages.take("60s")
                 assert following is not None
                 assert following.body == body
                 following.ack()

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 import redis as client
+from redis.connection import URL_QUERY_ARGUMENT_PARSERS
 from redis.exceptions import (
     AskError,
     AuthenticationError,
@@ -28,6 +29,7 @@ from redis.exceptions import (
 )
 from redis.sentinel import MasterNotFoundError
 
+from qframe.drivers import redis_servers
 from qframe.drivers.redis import Redis
 from qframe.drivers.redis_errors import translated
 from qframe.drivers.redis_servers import Sentinels, servers_of
@@ -213,6 +215,30 @@ def test_a_url_of_one_server_names_its_place_its_user_and_its_options() -> None:
     assert secure.connection_class is client.SSLConnection
     assert secure.connection_kwargs["ssl_check_hostname"] is False
     assert (secure.connection_kwargs["host"], secure.connection_kwargs["port"]) == ("::1", 7)
+
+
+OF_EACH_TYPE: dict[Any, tuple[str, object]] = {
+    bool: ("false", False), int: ("7", 7), float: ("2.5", 2.5),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("before", ["", "sentinel_"])
+@pytest.mark.parametrize("option", sorted(URL_QUERY_ARGUMENT_PARSERS))
+def test_an_option_of_a_url_has_the_type_that_redis_py_gives_it(option: str, before: str) -> None:
+    parser = URL_QUERY_ARGUMENT_PARSERS[option]
+    kind = bool if parser is URL_QUERY_ARGUMENT_PARSERS["socket_keepalive"] else parser
+    text, value = OF_EACH_TYPE.get(kind, ("", None))
+    if text:
+        parsed = redis_servers._parsed(before + option, text)
+        assert (type(parsed), parsed) == (type(value), value)
+
+
+@pytest.mark.filterwarnings("ignore:.*retry_on_timeout:DeprecationWarning")  # of redis-py
+@pytest.mark.parametrize("text", ["true", "false"])
+def test_a_flag_that_is_named_after_a_timeout_is_no_duration(text: str) -> None:
+    assert made_by(f"redis://h?retry_on_timeout={text}").is_one
+    with pytest.raises(BadUrl, match="socket_timeout=0 is not above 0"):
+        made_by("redis://h?socket_timeout=0")
 
 
 def test_sentinels_have_options_of_their_own_beside_those_of_the_primary() -> None:

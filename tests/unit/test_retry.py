@@ -103,9 +103,11 @@ def test_a_wrong_time_is_refused_by_name(delay: Any, at: Any, what: str, why: st
 
 
 def test_a_time_is_not_taken_for_the_text_of_a_retry() -> None:
-    for why in (5, 0.5, timedelta(seconds=5)):
-        with pytest.raises(BadOption, match=r"use NeedRetry\(delay=…\) for a time"):
-            NeedRetry(why)  # type: ignore[arg-type]
+    times = {"delay": (5, 0.5, timedelta(seconds=5)), "at": (MOMENT, MOMENT.date())}
+    for name, whys in times.items():
+        for why in whys:
+            with pytest.raises(BadOption, match=rf"write NeedRetry\({name}=…\) for a time"):
+                NeedRetry(why)  # type: ignore[arg-type]
 
 
 def test_the_bound_doubles_from_a_second_up_to_ten_minutes() -> None:
@@ -142,7 +144,7 @@ def test_the_largest_backoff_there_is_does_not_overflow() -> None:
 
 
 def test_the_jitter_is_full_so_that_waits_fill_the_whole_span() -> None:
-    backoff = Backoff(1)
+    backoff = Backoff(first=1)
     waits = [backoff.delay_ms(1) for _ in range(2000)]
     # That none of 2000 falls into a given tenth has a chance of 0.9 ** 2000.
     assert {wait // 100 for wait in waits} >= set(range(10))

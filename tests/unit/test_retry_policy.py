@@ -26,7 +26,7 @@ def delivery(attempt: int = 1) -> Delivery:
 
 def end(error: BaseException, attempt: int = 1) -> tuple[Verdict, int, int | None]:
     disposition = disposition_of(
-        delivery(attempt), error, max_attempts=3, backoff=Backoff(10, cap=10)
+        delivery(attempt), error, max_attempts=3, backoff=Backoff(first=10, cap=10)
     )
     return disposition.verdict, disposition.delay_ms, disposition.at_ms
 

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from qframe.errors import BadOption
+from qframe.hooks import Middleware
 from qframe.options.batch import Batch
 from qframe.options.consumer import ConsumerKeywords, ConsumerOptions, consumer_options
 from qframe.options.hold import Hold, text_of
@@ -59,8 +60,11 @@ def test_a_duration_in_the_environment_may_bear_a_unit(monkeypatch: pytest.Monke
     [
         ({"max_body": 0}, "max_body 0: it must be a whole number from 1 to"),
         ({"max_body": "big"}, "max_body 'big': it must be a whole number"),
-        ({"namespace": "a b"}, "namespace 'a b': it must be 1 to 64 of the characters"),
-        ({"instance": "a@b"}, "instance 'a@b': it must be 1 to 64 of the characters"),
+        (
+            {"namespace": "a b"},
+            "namespace 'a b': it has a wrong character or length; use 1 to 64 of",
+        ),
+        ({"instance": "a@b"}, "instance 'a@b': it has a wrong character or length; use 1 to 64 of"),
         ({"store": ""}, "store '': it must be a string"),
         ({"grace": "3 weeks"}, "grace '3 weeks': it must be seconds, or a string"),
         ({"grace": "2d"}, "grace '2d': it must be seconds"),
@@ -83,7 +87,11 @@ def test_a_wrong_argument_is_named_with_rule_and_remedy(
     ("name", "value", "shown"),
     [
         ("QFRAME_PUBLISH_BATCH", "0", r"QFRAME_PUBLISH_BATCH '0': .* from 1 to 10000; use 500"),
-        ("QFRAME_INSTANCE", "web 1", r"^QFRAME_INSTANCE 'web 1': it must be 1 to 64 of"),
+        (
+            "QFRAME_INSTANCE",
+            "web 1",
+            r"^QFRAME_INSTANCE 'web 1': it has a wrong character or length",
+        ),
         ("QFRAME_THREADS", "4", r"'QFRAME_THREADS': .*use @app.consumer\(…, threads=…\)"),
         ("QFRAME_CONFIG", "missing.toml", r"QFRAME_CONFIG 'missing\.toml': the file does not"),
         ("QFRAME_STOER", "x", r"'QFRAME_STOER': .* did you mean QFRAME_STORE\?"),
@@ -194,8 +202,8 @@ def test_a_consumer_takes_durations_with_units_and_a_backoff() -> None:
         ({"serial": 1}, "serial 1: it must be True or False; use False, or leave it out"),
         ({"on_dead": "mail"}, "on_dead 'mail': it must be a callable; leave it out"),
         ({"on_dead": len}, "on_dead <built-in function len>: it cannot be called as on_dead"),
-        ({"rate_limit": 10}, "rate_limit 10: it must be a RateLimit, or a rate such as"),
-        ({"rate_limit": "10"}, "rate_limit '10': it must be a RateLimit, or a rate such as"),
+        ({"rate_limit": 10}, "rate_limit 10: it is not a rate; use a string such as"),
+        ({"rate_limit": "10"}, "rate_limit '10': it is not a rate; use a string such as"),
         ({"breaker": 10}, "breaker 10: it must be a Breaker, such as Breaker(failures=10"),
         ({"max_in_flight_bytes": 1}, "max_in_flight_bytes 1: it must be a whole number from 65536"),
         ({"thread": 1}, "consumer option 'thread': there is no such option; did you mean 'thr"),
@@ -207,6 +215,33 @@ def test_a_wrong_consumer_option_is_named_with_its_bounds(
     with pytest.raises(BadOption) as caught:
         consumer_options(**given)
     assert str(caught.value).startswith(shown)
+
+
+class Needy(Middleware):
+    """It cannot be created without an argument."""
+
+    def __init__(self, client: object) -> None:
+        self.client = client
+
+
+@pytest.mark.parametrize(
+    ("given", "shown"),
+    [
+        (
+            {"middleware": Needy},
+            r"^middleware .*Needy.*: it cannot be created \(.*'client'\); pass an",
+        ),
+        ({"middleware": [1]}, r"^middleware \[1\]: it is not a Middleware; pass an instance of"),
+        ({"rate_limit": "0/s"}, "^rate_limit '0/s': it must be 1 to 1000000 times in up to a day"),
+        ({"tags": []}, r"^tags \[\]: "),
+    ],
+)
+def test_an_option_is_refused_in_the_words_of_its_own_rule(
+    given: dict[str, object], shown: str
+) -> None:
+    with pytest.raises(BadOption, match=shown) as caught:
+        consumer_options(**given)
+    assert "it must be a Middleware, or" not in str(caught.value)
 
 
 @pytest.mark.parametrize("model", [Settings, ConsumerOptions])
@@ -248,8 +283,8 @@ def test_a_wrong_batch_is_refused_by_its_value(arguments: dict[str, Any], shown:
         ({"batch": Batch(100, "50ms")}, 3000),
         ({"batch": Batch(500, "50ms")}, 9000),
         ({"batch": Batch(500, "50ms"), "threads": 2}, 3000),
-        ({"batch": Batch(10_000, 1)}, 100_000),
-        ({"batch": Batch(500, 1), "max_in_flight": 500}, 500),
+        ({"batch": Batch(10_000, within=1)}, 100_000),
+        ({"batch": Batch(500, within=1), "max_in_flight": 500}, 500),
         ({"batch": None}, 3000),
     ],
 )

@@ -188,3 +188,10 @@ def test_how_late_a_timer_is_goes_by_the_clock_of_the_database(split: Split) -> 
     late = found["qframe_oldest_due_seconds"]
     assert late["timers", "g"] == late["events", "g"] == 3
     assert found["qframe_clock_skew_seconds"][()] == 0
+
+
+@pytest.mark.parametrize("url", ["model://", "memory://"])
+def test_a_store_in_memory_goes_by_two_names(url: str) -> None:
+    assert open_store(url).url == "model://"
+    with pytest.raises(BadUrl, match="neither a name nor options; use model://"):
+        open_store(f"{url}mine")

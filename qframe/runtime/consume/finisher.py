@@ -172,7 +172,7 @@ class Finisher:
         if self._policy.is_joint or not is_local:
             self._policy.release([attempt])
         if is_local:
-            attempt.retry_here(auto_ack=self._options.auto_ack)
+            attempt.retry_here(auto_ack=self._in_hand.auto_ack)
             self._in_hand.set_aside([(attempt, pause_s(error, attempt.local_retries))])
             return
         try:  # another thread may settle it just now, or the store has taken it back

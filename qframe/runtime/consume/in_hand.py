@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator
 
-from qframe.message import Acknowledger, Delivery
+from qframe.message import Acknowledger, AutoAck, Delivery
 from qframe.runtime.consume.manual_acks import ManualAcks
 from qframe.runtime.context import ConsumerContext
 from qframe.runtime.executors.base import Executor
@@ -30,6 +30,7 @@ class AttemptsInHand:
         acks: the attempts that their users settle.
 
     Attributes:
+        auto_ack: the consumer's option, as messages have it.
         policy, order, flow, in_flight, slots, acks: as given, for those who begin and end attempts.
     """
 
@@ -44,7 +45,7 @@ class AttemptsInHand:
         slots: Slots,
         acks: ManualAcks,
     ) -> None:
-        self._auto_ack = context.options.auto_ack
+        self.auto_ack: bool = AutoAck(context.options.auto_ack)  # type: ignore[assignment]
         self.policy: EffectPolicy = policy
         self._settles_first = policy.settles_first
         self.order: Order = order
@@ -77,7 +78,7 @@ class AttemptsInHand:
 
     def attempts(self, deliveries: list[Delivery]) -> list[Attempt]:
         """Makes attempts of deliveries that wait for nothing but their executor, and a token."""
-        automatic = self._auto_ack
+        automatic = self.auto_ack
         self.flow.now_ready(deliveries)
         return [Attempt(delivery, self._acknowledger, automatic) for delivery in deliveries]
 
@@ -122,7 +123,7 @@ class AttemptsInHand:
     def renewed(self, unit: list[Attempt]) -> list[Attempt]:
         """Attempts that begin anew here."""
         for attempt in unit:
-            attempt.renew(auto_ack=self._auto_ack)
+            attempt.renew(auto_ack=self.auto_ack)
         return unit
 
     def leave(self, attempt: Attempt, *, has_returned: bool) -> None:

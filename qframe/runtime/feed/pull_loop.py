@@ -79,7 +79,7 @@ class PullLoop(SteppedService):
         self._max_attempts = context.options.deliveries_at_most
         self._has_history = context.topic.history_ms > 0
         self._can_stand = bool(bell.address) and self._max_attempts > 1
-        self._backoff = Backoff(0.05, cap=2)
+        self._backoff = Backoff(first=0.05, cap=2)
         topic = context.topic
         self._planner = AskPlanner(
             has_subjects=topic.has_subjects,

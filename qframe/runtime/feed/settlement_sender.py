@@ -65,7 +65,7 @@ class SettlementSender:
         self._on_results = on_results
         self._clock = context.clock
         self._meter = meter
-        self._backoff = Backoff(0.05, cap=2)
+        self._backoff = Backoff(first=0.05, cap=2)
         self._tries = 0
         self.sending: list[Delivery] = []
         self.unsent: list[One] = []

@@ -140,11 +140,11 @@ class Feed:
         return 0
 
     def _take(self, pull: Pull, most: int) -> None:
-        message = pull.take(_LOOK_S)
+        message = pull.take(timeout=_LOOK_S)
         if message is None:
             return
         messages = [message]
-        while len(messages) < most and (following := pull.take(_LINGER_S)) is not None:
+        while len(messages) < most and (following := pull.take(timeout=_LINGER_S)) is not None:
             messages.append(following)
         with self._guard:
             self._underway += len(messages)

@@ -29,7 +29,7 @@ from qframe import (
 from qframe.runtime.consume import consumer
 
 TOPIC = Topic("payments", slots=2)
-QUICK = Backoff(0.01, cap=0.05)
+QUICK = Backoff(first=0.01, cap=0.05)
 
 
 class Shop(apps.Shop):

@@ -32,7 +32,7 @@ from qframe import (
 )
 
 TOPIC = Topic("payments", slots=2)
-QUICK = Backoff(0.01, cap=0.05)
+QUICK = Backoff(first=0.01, cap=0.05)
 PAY = text("INSERT INTO paid (payment) VALUES (:payment)")
 
 

@@ -59,7 +59,7 @@ class Work(Shop):
         super().__init__(store, namespace=f"n{uuid.uuid4().hex}", grace=options.pop("grace", 5))
         options = {"threads": 4, "max_attempts": 2, **options}
         if options["max_attempts"] > 1:
-            options["backoff"] = Backoff(0.01, cap=0.1)
+            options["backoff"] = Backoff(first=0.01, cap=0.1)
         self.app.consumer(TOPIC, GROUP, idempotent_checker=checker, **options)(handler)
 
     def start(self) -> None:
@@ -193,7 +193,7 @@ def test_messages_wait_for_a_checker_that_cannot_be_asked_and_lose_no_attempt(
     assert attempts == [1] * 10
 
 
-@pytest.mark.parametrize("batch", [None, Batch(10, 0.05)])
+@pytest.mark.parametrize("batch", [None, Batch(10, within=0.05)])
 def test_a_dead_node_of_a_cluster_holds_up_only_what_is_marked_on_it(
     tmp_path: Path, work: Callable[..., Work], batch: Batch | None
 ) -> None:

@@ -53,7 +53,7 @@ from qframe.idempotency.base import Claim, Scope
 from qframe.runtime.executors.thread_executor import LONG_RUN_S
 
 TOPIC = Topic("payments", slots=2)
-QUICK = Backoff(0.01, cap=0.05)
+QUICK = Backoff(first=0.01, cap=0.05)
 ON_REDIS = pytest.param("redis", marks=pytest.mark.gate)
 META = MetaData()
 # No unique constraint: what is done twice is seen twice.

@@ -92,7 +92,7 @@ def test_a_handler_that_publishes_beside_its_transaction_is_named_once(
 def test_each_way_of_publishing_beside_a_transaction_is_named(
     app: QFrame, shop: str, way: str
 ) -> None:
-    options: dict[str, Any] = {"batch": Batch(10, 0.01)} if way == "batch" else {}
+    options: dict[str, Any] = {"batch": Batch(10, within=0.01)} if way == "batch" else {}
     engine: Any = create_engine(shop)
     if way == "async":
         engine = create_async_engine(shop.replace("sqlite:", "sqlite+aiosqlite:"))

@@ -32,7 +32,7 @@ from qframe import (
     TransactionalChecker,
 )
 
-SOON = Backoff(0.01, cap=0.05)
+SOON = Backoff(first=0.01, cap=0.05)
 STREAM = Topic("stream", slots=4)
 
 

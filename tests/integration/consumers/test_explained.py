@@ -11,7 +11,7 @@ from eventually import eventually
 from qframe import Backoff, Message, QFrame, Topic
 from qframe.admin.explain.cause import Explanation
 
-SOON = Backoff(0.01, cap=0.01)
+SOON = Backoff(first=0.01, cap=0.01)
 
 
 def explained(app: QFrame) -> Explanation:

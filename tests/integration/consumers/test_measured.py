@@ -27,7 +27,7 @@ from qframe import (
 from qframe.telemetry.families import Family
 from qframe.telemetry.histogram import Distribution
 
-SOON = Backoff(0.01, cap=0.01)
+SOON = Backoff(first=0.01, cap=0.01)
 WHERE = ("t", "g")
 
 

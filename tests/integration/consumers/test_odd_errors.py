@@ -51,7 +51,7 @@ def test_an_error_that_cannot_be_told_as_it_is_ends_its_own_message_and_the_work
 
     options: dict[str, Any] = {"max_attempts": max_attempts}
     if max_attempts > 1:
-        options["backoff"] = Backoff(0.01, cap=0.01)
+        options["backoff"] = Backoff(first=0.01, cap=0.01)
     if how == "batch":
         options["batch"] = Batch(size=8, within=0.01)
     make = batched if how == "batch" else handler
@@ -76,7 +76,7 @@ def test_a_listener_that_raises_at_every_event_stops_and_delays_no_message(
     def fail(name: str, facts: dict[str, Any]) -> None:
         raise KeyError(name)
 
-    @each_app.consumer(topic, group="g", max_attempts=2, backoff=Backoff(0.01, cap=0.01))
+    @each_app.consumer(topic, group="g", max_attempts=2, backoff=Backoff(first=0.01, cap=0.01))
     def work(body: int) -> None:
         if body == 0:
             raise ValueError("the handler's own")

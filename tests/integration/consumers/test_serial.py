@@ -14,7 +14,7 @@ from qframe import Backoff, Message, NeedRetry, Outgoing, QFrame, Topic
 pytestmark = pytest.mark.promise(3)
 
 KINDS = ("stream", "ordered", "delay", "priority", "merge")
-SOON = Backoff(0.02, cap=0.02)
+SOON = Backoff(first=0.02, cap=0.02)
 SLOTS = 4
 
 

@@ -13,7 +13,7 @@ from sqlalchemy import create_engine
 from qframe import AllOf, Backoff, DatabaseChecker, Message, Outgoing, QFrame, Topic
 
 KINDS = ("stream", "ordered", "delay", "priority", "merge")
-SOON = Backoff(0.02, cap=0.02)
+SOON = Backoff(first=0.02, cap=0.02)
 
 
 def tagged(count: int, keys: int | None = None) -> list[Outgoing]:

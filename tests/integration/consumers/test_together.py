@@ -245,7 +245,7 @@ def test_an_unwanted_message_behind_one_that_is_retried_comes_back_with_it_in_or
             seen[message.key].append(message.body)
 
     app.consumer(
-        topic, "g", tags="red", serial=serial, backoff=Backoff(0.02, cap=0.02),
+        topic, "g", tags="red", serial=serial, backoff=Backoff(first=0.02, cap=0.02),
         **checked(how, tmp_path),
     )(effective(how, work))  # fmt: skip
     app.publish_many(topic, tagged(200, keys=5))
@@ -433,7 +433,7 @@ def test_no_hook_hears_of_a_message_that_an_open_breaker_holds_back(
 
     make = handler if batch is None else batched
     app.consumer(
-        topic, "g", threads=1, batch=batch, middleware=noting, backoff=Backoff(0.02, cap=0.02),
+        topic, "g", threads=1, batch=batch, middleware=noting, backoff=Backoff("20ms", cap="20ms"),
         breaker=Breaker(3, pause="20ms", longest="20ms"),
     )(make(is_async, work))  # fmt: skip
     app.publish_many(topic, [Outgoing(n, key=f"k{n % 7}") for n in range(60)])

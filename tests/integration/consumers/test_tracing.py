@@ -43,7 +43,7 @@ from qframe.web.gateway import Gateway
 pytestmark = pytest.mark.gate
 
 ROOT = Path(__file__).resolve().parents[3]
-SOON = Backoff(0.01, cap=0.01)
+SOON = Backoff(first=0.01, cap=0.01)
 TOPIC = Topic("orders", slots=1)
 
 
@@ -351,7 +351,7 @@ def test_threads_that_call_a_users_function_are_in_no_span_of_who_began_them(
     app.publish_many(TOPIC, [1, 2])
     with recorded.tracer.start_as_current_span("request"):
         app.run(burst=True)
-        with Flusher("seen", 1, 1.0, 1, 1, see) as flusher:
+        with Flusher("seen", 1, "1s", 1, 1, see) as flusher:
             flusher.put(1)
     assert seen == [trace.INVALID_SPAN] * 3
 

@@ -27,7 +27,7 @@ from qframe import (
     Topic,
 )
 
-SOON = Backoff(0.02, cap=0.02)
+SOON = Backoff(first=0.02, cap=0.02)
 KEYS = 7
 
 

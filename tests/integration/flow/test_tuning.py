@@ -361,7 +361,7 @@ def test_handlers_of_batches_are_tuned_and_paused_too(app: QFrame) -> None:
     told: list[str] = []
     app.events.listen(lambda name, facts: told.append(name))
 
-    @app.consumer(TOPIC, "g", threads=1, batch=Batch(5, 0.01))
+    @app.consumer(TOPIC, "g", threads=1, batch=Batch(5, within=0.01))
     def handle(messages: list[Message]) -> None:
         nonlocal at_once
         with guard:

@@ -112,7 +112,7 @@ def test_a_producer_in_python_and_a_client_of_sqs_meet_in_one_queue(
         with app.pull(topic, "python") as messages:
             bodies = []
             while len(bodies) < 2:
-                message = messages.take(20)
+                message = messages.take("20s")
                 assert message is not None
                 bodies.append(message.body)
                 message.ack()

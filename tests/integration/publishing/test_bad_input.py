@@ -263,7 +263,7 @@ def test_a_wrong_argument_is_refused_before_the_message_counts_as_extended_or_se
             with pytest.raises(BadOption) as caught:
                 message.extend(span)
             refused.append(caught.value.what)
-        message.extend(60)
+        message.extend("60s")
         message.extend("10m")
         for options in wrong:
             with pytest.raises(BadOption) as caught:

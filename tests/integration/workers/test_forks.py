@@ -95,7 +95,7 @@ served.start()
 with app.pull(topic, "pulled") as messages:
     app.publish(topic, "from the parent")
     assert heard.acquire(timeout=60)
-    messages.take(60).ack()
+    messages.take("60s").ack()
     pid = os.fork()
     if not pid:
         try:
@@ -106,7 +106,7 @@ with app.pull(topic, "pulled") as messages:
             raise AssertionError("the parent's pull was taken from")
         app.publish(topic, "from the child")
         with app.pull(topic, "own", start="earliest") as own:
-            taken = [own.take(60) for _ in range(2)]
+            taken = [own.take("60s") for _ in range(2)]
             for message in taken:
                 message.ack()
         assert {each.body for each in taken} == {"from the parent", "from the child"}
@@ -115,7 +115,7 @@ with app.pull(topic, "pulled") as messages:
         os._exit(0)
     assert os.waitpid(pid, 0)[1] == 0
     assert heard.acquire(timeout=60)
-    message = messages.take(60)
+    message = messages.take("60s")
     assert message.body == "from the child"
     message.ack()
 app.stop()

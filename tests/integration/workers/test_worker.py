@@ -31,7 +31,7 @@ from qframe import (
 pytestmark = pytest.mark.gate
 
 KINDS = ("stream", "ordered", "delay", "priority", "merge")
-SOON = Backoff(0.02, cap=0.02)
+SOON = Backoff(first=0.02, cap=0.02)
 
 
 @pytest.fixture
