@@ -31,6 +31,14 @@ def raise_limit() -> None:
             resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
+def most_files() -> int:
+    """How many files this process may have open at once."""
+    if sys.platform == "win32":
+        return sys.maxsize
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return sys.maxsize if soft == resource.RLIM_INFINITY else soft
+
+
 def lack_of_files(needed: int) -> str | None:
     """The system's words for it, where so many more files cannot be opened."""
     with ExitStack() as opened:

@@ -10,6 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 from types import FrameType
 from typing import Any, Final
+from weakref import WeakKeyDictionary
 
 import h11
 import uvicorn
@@ -20,6 +21,8 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from qframe.drivers.tls import fault_of
 from qframe.errors import BadOption
+from qframe.web.gateway.asking import IS_LOST
+from qframe.web.gateway.connections import Connections
 from qframe.web.gateway.gateway import Gateway
 
 LAST_REPLIES_S: Final = 5
@@ -28,6 +31,11 @@ HEAD_S: Final = 10.0
 REST_S: Final = 5.0
 TAKEN_S: Final = 30.0
 RENEWED_S: Final = 5.0
+_REFUSED: Final = (
+    b"HTTP/1.1 429 Too Many Requests\r\nretry-after: 1\r\ncontent-length: 0\r\n"
+    b"connection: close\r\n\r\n"
+)
+_CONNECTIONS: Final[WeakKeyDictionary[uvicorn.Config, Connections]] = WeakKeyDictionary()
 LIMITS_S: Final = {h11.IDLE: HEAD_S, h11.SEND_BODY: REST_S}
 KEPT_S: Final = 75  # longer than load balancers keep a connection, so that it is they who close it
 
@@ -39,6 +47,8 @@ class TimedConnection(H11Protocol):
     that of a refused request, has 5 s: a client that is still sending can read the reply meanwhile.
     uvicorn itself waits for ever for both, so whoever says nothing would keep its connection. A
     body before the reply is bounded where it is read. A request with two lengths is the last one.
+
+    The addresses of clients share the connections of a server.
     """
 
     _awaited: Any = None
@@ -49,18 +59,43 @@ class TimedConnection(H11Protocol):
         super().connection_made(transport)
         transport.set_write_buffer_limits(1)  # so that the flow hears of all that is not taken
         self.flow = TimedFlow(transport, self.loop)
-        self._set_limit()
+        self._shared = _CONNECTIONS.setdefault(self.config, Connections())
+        self._shared.add(self, self.client[0] if self.client else "")
+        self._note_state()
+
+    @override
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._shared.remove(self)
+        super().connection_lost(exc)
+
+    def refuse(self) -> None:
+        """Closes it, since its address has its share of connections."""
+        self.transport.write(_REFUSED)
+        self.transport.close()
+
+    def drop(self) -> None:
+        """Closes it for another one of its address: nobody has asked anything at it lately."""
+        self.transport.close()
 
     @override
     def handle_events(self) -> None:
+        scope = self.scope
         super().handle_events()
+        if self.scope is not scope:  # a request, which is served after this
+            self.scope[IS_LOST] = self.transport.is_closing  # type: ignore[typeddict-unknown-key]
         if self.headers and CLOSE_HEADER not in self.headers and _has_two_lengths(self.headers):
             self.headers.append(CLOSE_HEADER)  # as if the client had asked for it
-        self._set_limit()
+        self._note_state()
 
     @override
     def on_response_complete(self) -> None:
         super().on_response_complete()
+        self._note_state()
+
+    def _note_state(self) -> None:
+        is_replied = self.cycle is None or self.cycle.response_complete
+        is_idle = is_replied and self.conn.their_state is h11.IDLE
+        self._shared.mark(self, is_idle=is_idle)
         self._set_limit()
 
     def _set_limit(self) -> None:

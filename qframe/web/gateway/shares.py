@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Hashable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from contextvars import copy_context
@@ -27,13 +27,13 @@ class Share:
 
     def __init__(self, most: int) -> None:
         self.free: int = most
-        self._held: dict[Client | None, int] = {}
+        self._held: dict[Hashable, int] = {}
 
-    def held(self, holder: Client | None) -> int:
+    def held(self, holder: Hashable) -> int:
         """How many places a holder has."""
         return self._held.get(holder, 0)
 
-    def take(self, holder: Client | None, count: int = 1) -> bool:
+    def take(self, holder: Hashable, count: int = 1) -> bool:
         """Takes places; False, and takes none, if that is more than the holder's share."""
         held = self.held(holder) + count
         if held > self.free:
@@ -42,7 +42,7 @@ class Share:
         self._held[holder] = held
         return True
 
-    def give_back(self, holder: Client | None, count: int = 1) -> None:
+    def give_back(self, holder: Hashable, count: int = 1) -> None:
         """Gives places back."""
         self.free += count
         left = self._held[holder] - count
