@@ -12,7 +12,7 @@ import typer
 from qframe.app.qframe import QFrame
 from qframe.cli.asking import ask, check_chosen
 from qframe.cli.commands import Commands
-from qframe.cli.flags import AsJson, By, GroupName, Limit, TopicName, Yes
+from qframe.cli.flags import AsJson, By, GroupName, Limit, NeverAsked, TopicName, Yes
 from qframe.cli.look import say_record
 from qframe.cli.output import counted, say, say_json, say_json_array, table
 from qframe.cli.records import as_json as record_as_json
@@ -147,6 +147,7 @@ def retry(
     since: Since = None,
     until: Until = None,
     cause: Cause = None,
+    yes: NeverAsked = False,  # noqa: ARG001
     by: By = None,
 ) -> None:
     """Makes dead letters due again, their attempts from zero.

@@ -51,6 +51,8 @@ By = Annotated[
     typer.Option("--by", metavar="NAME", help="Who acts, for the audit; default: user@host."),
 ]
 Yes = Annotated[bool, typer.Option("--yes", help="Do not ask.")]
+# Of a command that does not ask, beside one that does: a script need not know which is which.
+NeverAsked = Annotated[bool, typer.Option("--yes", hidden=True)]
 
 TopicName = Annotated[str, typer.Argument(metavar="TOPIC", help="The topic's name.")]
 GroupName = Annotated[str, typer.Argument(metavar="GROUP", help="The group's name.")]

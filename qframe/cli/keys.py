@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from qframe.cli.asking import ask
-from qframe.cli.flags import AsJson, By, GroupName, TopicName, Yes
+from qframe.cli.flags import AsJson, By, GroupName, NeverAsked, TopicName, Yes
 from qframe.cli.output import counted, say, say_json
 from qframe.cli.records import as_json as record_as_json
 from qframe.cli.target import Target, targeted
@@ -56,6 +56,7 @@ def unblock(
     topic: TopicName,
     group: GroupName,
     key: KeyName,
+    yes: NeverAsked = False,  # noqa: ARG001
     by: By = None,
     as_json: AsJson = False,
 ) -> None:

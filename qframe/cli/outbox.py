@@ -11,7 +11,7 @@ import typer
 from qframe.cli.asking import ask, check_chosen
 from qframe.cli.bodies import body_as_json, body_as_text
 from qframe.cli.commands import Commands
-from qframe.cli.flags import AsJson, By, Limit, Yes
+from qframe.cli.flags import AsJson, By, Limit, NeverAsked, Yes
 from qframe.cli.output import counted, facts, say, say_error, say_json, table
 from qframe.cli.target import Target, targeted
 from qframe.cli.times import ago
@@ -119,6 +119,7 @@ def show(
 def retry(
     target: Target,
     where: Where,
+    yes: NeverAsked = False,  # noqa: ARG001
     by: By = None,
     prefix: Prefix = None,
 ) -> None:

@@ -15,7 +15,7 @@ from qframe.admin.timer_status import TimerStatus
 from qframe.cli.asking import ask
 from qframe.cli.attempts import entry_as_json
 from qframe.cli.commands import BadCommand, Commands, check_beside, check_one_of
-from qframe.cli.flags import AsJson, By, Limit, TopicName, Yes
+from qframe.cli.flags import AsJson, By, Limit, NeverAsked, TopicName, Yes
 from qframe.cli.output import counted, say, say_error, say_json, table
 from qframe.cli.records import as_json as record_as_json
 from qframe.cli.records import body_text, second
@@ -219,6 +219,7 @@ def move(
     """
     which = chosen(message_id, state, tag, header, since, until)
     if is_one("timers move", key, everything, which, dry_run=dry_run):
+    yes: NeverAsked = False,  # noqa: ARG001
         check_one_of("timers move", {"--at": at, "--delay": delay, "--shift": shift}, "one time")
     else:
         check_beside("timers move", "--all", {"--delay": delay}, "give --at or --shift")

@@ -364,3 +364,18 @@ def test_errors_are_one_line_and_without_colour_where_that_is_asked_for(
     monkeypatch.setenv("NO_COLOR", "1")
     say_error("store away:\nsee its log")
     assert capsys.readouterr().err == "error: store away: see its log\n"
+
+
+ASKING = [("dead", "drop"), ("outbox", "drop"), ("timers", "cancel"), ("skip",)]
+BESIDE = [("dead", "retry"), ("outbox", "retry"), ("timers", "move"), ("unblock",)]
+
+
+@pytest.mark.parametrize("words", [*ASKING, *BESIDE], ids=" ".join)
+def test_a_command_that_does_not_ask_takes_the_yes_of_the_one_beside_it(
+    words: tuple[str, ...],
+) -> None:
+    command: Any = typer.main.get_command(cli)
+    for word in words:
+        command = command.commands[word]
+    [yes] = [each for each in command.params if "--yes" in each.opts]
+    assert yes.hidden == (words in BESIDE)

@@ -82,6 +82,12 @@ def test_dropping_asks_first(shop: Program) -> None:
     assert shop.ok("verify").out == "orders: ok\nqframe.audit: ok\n"
 
 
+def test_retrying_takes_the_yes_of_dropping_and_does_not_ask(shop: Program) -> None:
+    words = ("dead", "retry", "orders", "billing")
+    assert "1 message" in shop.ok(*words, "o-0", "--yes").out
+    assert "2 messages" in shop.ok(*words, "--all", "--yes").out
+
+
 @pytest.mark.parametrize("verb", ["retry", "drop"])
 def test_an_id_that_is_not_dead_is_refused_and_nothing_done(shop: Program, verb: str) -> None:
     said = shop.refused("dead", verb, "orders", "billing", "o-0", "o-9")
