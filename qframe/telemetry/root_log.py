@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from typing import Any, TextIO
+from typing import Any, Final, TextIO
 
 from qframe.current import being_handled
 from qframe.options.settings import Settings
@@ -11,6 +11,9 @@ from qframe.redaction import redacted
 from qframe.telemetry.facts import MAX_TRACEBACK_CHARS
 from qframe.telemetry.lines import make_logger
 from qframe.tracebacks import shortened
+
+_ROUTINE: Final = ("httpx", "azure.core.pipeline.policies.http_logging_policy")
+"""Loggers of libraries that write a line of level info for each of their calls."""
 
 
 class RootHandler(logging.Handler):
@@ -36,12 +39,20 @@ class RootHandler(logging.Handler):
 
 
 def log_records(settings: Settings, stream: TextIO) -> bool:
-    """Has the root logger write to a stream; returns False where somebody has configured it."""
+    """Has the root logger write to a stream; returns False where somebody has configured it.
+
+    At level info the loggers of `_ROUTINE` write warnings only, unless somebody has configured
+    them: a line for each call of a handler's client would drown all others.
+    """
     root = logging.getLogger()
     if root.handlers:
         return False
     root.addHandler(RootHandler(make_logger(settings.log_format, stream)))
     root.setLevel(settings.log_level.upper())
+    for name in _ROUTINE if settings.log_level == "info" else ():
+        logger = logging.getLogger(name)
+        if logger.level == logging.NOTSET:
+            logger.setLevel(logging.WARNING)
     return True
 
 

@@ -7,9 +7,11 @@ import json
 import logging
 import threading
 from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 from apps import handler
 
@@ -133,3 +135,42 @@ def test_a_root_logger_that_nobody_has_configured_writes_from_the_log_level_on(
     LOG.info("yes")
     root.setLevel(logging.WARNING)
     assert [line["event"] for line in read(stream)] == ["yes"]
+
+
+@pytest.fixture
+def httpx_log() -> Iterator[logging.Logger]:
+    """The logger of httpx, whose level is restored, as the root logger's is."""
+    root, logger = logging.getLogger(), logging.getLogger("httpx")
+    level = root.level
+    yield logger
+    root.setLevel(level)
+    logger.setLevel(logging.NOTSET)
+
+
+@pytest.fixture
+def web() -> Iterator[str]:
+    """The address of a server that replies to everything with 501."""
+    with ThreadingHTTPServer(("127.0.0.1", 0), BaseHTTPRequestHandler) as server:
+        serving = threading.Thread(target=server.serve_forever)
+        serving.start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+        serving.join()
+
+
+@pytest.mark.parametrize(
+    ("level", "own", "calls"),
+    [("info", logging.NOTSET, 0), ("debug", logging.NOTSET, 1), ("info", logging.INFO, 1)],
+)
+def test_a_line_for_each_call_of_httpx_is_written_only_if_somebody_asks_for_it(
+    httpx_log: logging.Logger, web: str, monkeypatch: pytest.MonkeyPatch, level: Any, own: int,
+    calls: int,
+) -> None:  # fmt: skip
+    monkeypatch.setattr(logging.getLogger(), "handlers", [])
+    httpx_log.setLevel(own)
+    stream = io.StringIO()
+    assert log_records(Settings(log_level=level), stream)
+    httpx.get(web)
+    httpx_log.warning("a warning")
+    told = [line["event"] for line in read(stream) if line["logger"] == "httpx"]
+    assert [line.partition(":")[0] for line in told] == ["HTTP Request"] * calls + ["a warning"]
