@@ -21,11 +21,20 @@ def moment(ms: int | None) -> str | None:
     """A moment in milliseconds since 1970, as a text in UTC, to the millisecond."""
     if ms is None:
         return None
-    try:
-        at = datetime.fromtimestamp(ms / 1000, UTC)
-    except (ValueError, OverflowError, OSError):  # beyond the year 9999
+    at = as_datetime(ms)
+    if at is None:
         return f"{ms} ms since 1970"
     return at.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def as_datetime(ms: int | None) -> datetime | None:
+    """A moment in milliseconds since 1970, in UTC; None if there is none before the year 10000."""
+    if ms is None:
+        return None
+    try:
+        return datetime.fromtimestamp(ms / 1000, UTC)
+    except (ValueError, OverflowError, OSError):
+        return None
 
 
 class Clock(Protocol):

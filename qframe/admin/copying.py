@@ -44,7 +44,8 @@ from qframe.options.hold import HOLD, Hold, hold_of, text_of
 from qframe.options.tuning import YES
 from qframe.stores.base import Store
 from qframe.stores.open import open_store
-from qframe.stores.records import Position, Record, Section, Sought, Stats
+from qframe.stores.positions import Position
+from qframe.stores.records import Record, Section, Sought, Stats
 from qframe.stores.searching import sections_of
 from qframe.topic import BEYOND_MS, STORE_MARK, Topic, checked_name, span_of
 

@@ -122,7 +122,7 @@ def found_timers(
         return replace(hits, records=[each for each in hits.records if chosen.fits(each)])
     if query.key is not None and topic.has_subjects:
         found = [each for each in store.timer(topic, query.key) if chosen.fits(each)]
-        return Hits(found[:most], len(found), None)
+        return Hits(found[:most], len(found), None, has_more=len(found) > most)
     records: list[Record] = []
     looked = 0
     after = None if place is None else read_place(place)
@@ -134,6 +134,20 @@ def found_timers(
         if len(records) >= most or looked >= look:
             return Hits(records, looked, place_text(record.timer_place))
     return Hits(records, looked, None)
+
+
+def each_timer(
+    store: Store, topic: Topic, which: TimerChoice, on_progress: Callable[[int], object] | None
+) -> Iterator[Record]:
+    """All timers that are meant, page by page as they are asked for."""
+    looked, place, is_end = 0, None, False
+    while not is_end:
+        hits = found_timers(store, topic, which, limit=STEP, look=STEP, place=place)
+        place, is_end = hits.place, hits.place is None
+        looked += hits.looked
+        if on_progress is not None:
+            on_progress(looked)
+        yield from hits.records
 
 
 def change_all(

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import datetime
 from itertools import groupby
 
 import msgspec
 
-from qframe.admin.timer_search import found_timers
+from qframe.admin.search import Hits
+from qframe.admin.timer_search import TimerChoice, found_timers
+from qframe.clock import as_datetime
 from qframe.errors import BadOption
 from qframe.outcomes import Verdict
 from qframe.stores.base import Store
@@ -22,7 +25,8 @@ class TimerStatus(msgspec.Struct, kw_only=True, frozen=True):
     Attributes:
         group: the group; None if no group has seen it yet.
         state: waiting; due (not handed out yet); doing; retrying (it waits after a failed attempt);
-            dead (among the dead letters); handled; cancelled.
+            dead (among the dead letters); handled; cancelled; unknown (not all timers were looked
+            at, and it may be among the others).
         id: the id of its message.
         key: its key; None also where it is gone and was looked up by its id alone.
         due_ms: when it is due; None where it is gone.
@@ -31,6 +35,8 @@ class TimerStatus(msgspec.Struct, kw_only=True, frozen=True):
         by: the worker that has handled it, or who has cancelled it, where the topic keeps that.
         error: of the last failed attempt.
         history: the ends of its attempts and what was done to it, where the topic keeps that.
+        looked: how many timers were looked at, one by one; 0 where an index led to it.
+        place: of an unknown one, the place from which `find` goes on with the same id.
     """
 
     group: str | None
@@ -43,6 +49,18 @@ class TimerStatus(msgspec.Struct, kw_only=True, frozen=True):
     by: str | None = None
     error: str | None = None
     history: tuple[HistoryEntry, ...] = ()
+    looked: int = 0
+    place: str | None = None
+
+    @property
+    def due_at(self) -> datetime | None:
+        """When it is due, in UTC; None where it is gone, or beyond the year 9999."""
+        return as_datetime(self.due_ms)
+
+    @property
+    def ended_at(self) -> datetime | None:
+        """When it was handled, cancelled, or died, in UTC; None where it is there still."""
+        return as_datetime(self.ended_ms)
 
 
 def status_of(
@@ -57,12 +75,12 @@ def status_of(
         raise BadOption("key", None, "no timer is named", "give its key, or id=")
     sought = Sought(id=message_id, key=key)
     records = [each for each in store.find(topic, sought).records if each.state != "settled"]
+    hits = Hits([], 0, None)
     if message_id is not None and all(each.state == "dead" for each in records):
         # What was delayed is in no index by its id.
-        waiting = found_timers(
-            store, topic, {"id": message_id, "key": key}, limit=100, look=look, place=None
-        )
-        records += waiting.records
+        which: TimerChoice = {"id": message_id, "key": key}
+        hits = found_timers(store, topic, which, limit=1, look=look, place=None)
+        records += [each for first in hits.records for each in _of_all_groups(store, topic, first)]
     found = [_standing(store, topic, each) for each in records]
     if topic.history_ms:
         entries = (
@@ -70,7 +88,23 @@ def status_of(
             else store.history(topic, message_id)
         )  # fmt: skip
         found += _ended(entries, {each.group for each in found}, key)
+    if not hits.records and hits.place is not None:
+        here = {each.group for each in found}
+        groups: list[str | None] = [*store.groups(topic)] or [None]
+        found += [
+            TimerStatus(group=group, state="unknown", id=message_id or "", key=key,
+                        looked=hits.looked, place=hits.place)
+            for group in groups
+            if group not in here
+        ]  # fmt: skip
     return sorted(found, key=lambda each: each.group or "")
+
+
+def _of_all_groups(store: Store, topic: Topic, first: Record) -> list[Record]:
+    """A timer as each group has it, once it was met for one."""
+    if first.subject is None:
+        return [first]
+    return [each for each in store.timer(topic, first.subject) if each.id == first.id]
 
 
 def _standing(store: Store, topic: Topic, record: Record) -> TimerStatus:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import datetime, timedelta
 from typing import Any, Protocol, Unpack
 
@@ -22,6 +22,8 @@ from qframe.admin.timer_search import (
     TimerChanges,
     TimerChoice,
     change_all,
+    checked_choice,
+    each_timer,
     found_timers,
     refuse_stream,
 )
@@ -230,7 +232,8 @@ class Timers:
             look: how many timers to look at, at most, where no index leads to the id.
 
         Returns:
-            One for each group; empty if nothing is known of it.
+            One for each group; empty if all was looked at, and nothing is known of it. Where not
+            all was looked at its state is `unknown`, and `place` says where `find` goes on.
 
         Raises:
             BadOption: if neither key nor id is given.
@@ -246,9 +249,11 @@ class Timers:
         place: str | None = None,
         **which: Unpack[TimerChoice],
     ) -> Hits:
-        """The timers that are meant, the next one first, overdue ones included.
+        """A page of the timers that are meant, the next one first, overdue ones included.
 
         Of a stream these are the messages that join it later, and those that wait for a retry.
+        The page may be empty though there are such timers, if they are due after `look` others:
+        it is the last one only if its `place` is None. `find_all` looks at all.
 
         Args:
             topic: the topic.
@@ -264,6 +269,31 @@ class Timers:
         return found_timers(
             self._store, self._topic(topic), which, limit=limit, look=look, place=place
         )
+
+    def find_all(
+        self,
+        topic: Topic | str,
+        *,
+        on_progress: Callable[[int], object] | None = None,
+        **which: Unpack[TimerChoice],
+    ) -> Iterator[Record]:
+        """All timers that are meant, the next one first, however many others are due before them.
+
+        It looks at 500 timers at a time, as they are asked for: a timer that is moved meanwhile may
+        be passed over or found twice.
+
+        Args:
+            topic: the topic.
+            on_progress: called after each step with the number of timers that were looked at so
+                far; it may raise to stop.
+            which: the timers that are meant, as in `find`; all without.
+
+        Raises:
+            BadOption: if a value is not as described.
+        """
+        found = self._topic(topic)
+        checked_choice(which)
+        return each_timer(self._store, found, which, on_progress)
 
     def _change_all(
         self,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from shlex import quote
 from typing import Annotated, Any, Final
 
 import msgspec
@@ -90,7 +91,9 @@ def list_timers(
             cut=True,
         )  # fmt: skip
     else:
-        say("no timers found")
+        say("no timers found" if found.is_all else "no timers found so far: not all were looked at")
+    if found.has_more:
+        say(f"these are the first {len(found.records)}; look at more with --limit")
     if found.place is not None:
         say(f"looked at {counted(found.looked, 'timer')}; go on: --from {found.place}")
 
@@ -127,6 +130,12 @@ def show(
             ],
             cut=True,
         )  # fmt: skip
+    unknown = next((each for each in found if each.place is not None), None)
+    if unknown is not None and not as_json:
+        say(
+            f"looked at {counted(unknown.looked, 'timer')} one by one; give its KEY, or go on: "
+            f"qframe timers list {topic} --id {quote(unknown.id)} --from {unknown.place}"
+        )
 
 
 @timers.command()
@@ -210,6 +219,7 @@ def move(
     since: Since = None,
     until: Until = None,
     dry_run: DryRun = False,
+    yes: NeverAsked = False,  # noqa: ARG001
     by: By = None,
     as_json: AsJson = False,
 ) -> None:
@@ -219,7 +229,6 @@ def move(
     """
     which = chosen(message_id, state, tag, header, since, until)
     if is_one("timers move", key, everything, which, dry_run=dry_run):
-    yes: NeverAsked = False,  # noqa: ARG001
         check_one_of("timers move", {"--at": at, "--delay": delay, "--shift": shift}, "one time")
     else:
         check_beside("timers move", "--all", {"--delay": delay}, "give --at or --shift")
@@ -361,4 +370,5 @@ def _facts(status: TimerStatus) -> dict[str, Any]:
         "due": moment(status.due_ms), "ended": moment(status.ended_ms),
         "attempts": status.attempts, "by": status.by, "error": status.error,
         "history": [entry_as_json(each) for each in status.history],
+        "looked": status.looked, "place": status.place,
     }  # fmt: skip

@@ -6,13 +6,12 @@ from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from qframe.outcomes import Moved
+from qframe.stores.positions import MemoryPage, Position
 from qframe.stores.records import (
     ALL_DEAD,
     ALL_TIMERS,
     ChosenDead,
     HeadPlace,
-    MemoryPage,
-    Position,
     Record,
     Section,
     SectionPage,

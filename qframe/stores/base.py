@@ -39,6 +39,7 @@ from qframe.stores.types import (
     RenewResult,
     RevokeResult,
     Settlement,
+    TopicList,
     WorkerReport,
 )
 from qframe.topic import Topic
@@ -56,16 +57,17 @@ class Topics(Protocol):
         Raises:
             TopicMismatch: if it has another kind, or has never had so many slots; nothing is
                 changed.
+            BadTopic: if it is declared, and this version cannot read how; nothing is changed.
         """
 
     def topic(self, name: str) -> Topic | None:
-        """The topic as declared and grown, or None."""
+        """The topic as declared and grown, or None; BadTopic if this version cannot read it."""
 
     def latest(self, topics: Sequence[Topic]) -> list[Topic | None]:
-        """Each topic as declared and grown now, in one round trip; None where there is none."""
+        """As `topic` of each, in one round trip; None too where this version cannot read it."""
 
-    def topics(self) -> list[Topic]:
-        """All topics, by name."""
+    def topics(self) -> TopicList:
+        """All topics, by name; those that this version of qframe cannot read are named apart."""
 
     def birth(self, topic: Topic) -> str:
         """A name of the topic's data: another one after they were deleted or lost."""
@@ -325,7 +327,8 @@ class Searching(Protocol):
         By offset: the message of a stream there. By key, where subjects are queued: the head, up
         to `limit` messages behind it, and those held behind a gap. By id: messages published
         without a key, and those whose time of publication is known (by a mark, or from an id that
-        qframe made up), unless they were delayed or moved. By id and by key: dead letters. A
+        qframe made up), unless they were delayed or moved. By id and by key: dead letters. By both,
+        where subjects are queued: the message, however far behind the head it stands. A
         message that is found nowhere may still be there: `scan` sees all.
         """
 

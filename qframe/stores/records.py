@@ -6,10 +6,13 @@ The types that a worker passes to a store and gets from it are in `stores.types`
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final, NamedTuple
+from datetime import datetime
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
+from qframe.clock import as_datetime
+from qframe.codec import decode_body
 from qframe.stores.types import NO_EPOCH
 
 FOREVER_MS: Final = 2**53
@@ -143,6 +146,40 @@ class Record(msgspec.Struct, kw_only=True):
     given: int = 0
     sequence: int | None = None
     by_subject: bool = False
+
+    @property
+    def decoded_body(self) -> Any:
+        """The body as builtins, or the bytes that were published.
+
+        Raises:
+            msgspec.DecodeError: if it is not JSON.
+        """
+        return decode_body(self.body, self.headers)
+
+    @property
+    def published_at(self) -> datetime | None:
+        """When it was published, in UTC; None beyond the year 9999, as all of these."""
+        return as_datetime(self.published_at_ms)
+
+    @property
+    def due_at(self) -> datetime | None:
+        """When it is due, in UTC; None for one in the line of a stream or given back to it."""
+        return as_datetime(self.shown_due_ms)
+
+    @property
+    def died_at(self) -> datetime | None:
+        """When it died, in UTC; None unless it is dead."""
+        return as_datetime(self.died_at_ms)
+
+    @property
+    def held_since(self) -> datetime | None:
+        """When it was handed out, in UTC; None unless it is in doing."""
+        return as_datetime(self.held_since_ms)
+
+    @property
+    def lease_until(self) -> datetime | None:
+        """When its lease ends, in UTC; None unless it is in doing."""
+        return as_datetime(self.lease_until_ms)
 
     @property
     def shown_due_ms(self) -> int | None:
@@ -297,42 +334,6 @@ class SectionPage(NamedTuple):
 
     records: list[Record]
     looked: int
-    after: str | None
-
-
-class Position(msgspec.Struct, kw_only=True, frozen=True):
-    """How far a group is in a slot, and what it has counted there.
-
-    Attributes:
-        slot: the slot.
-        floor, read: of a stream, between what its window lies.
-        base: of a stream, the offset from which the group counts.
-        settled: of a stream, what is settled above the floor: sorted ranges `[start, end)`.
-        published: of a topic with subjects, how many messages the group was given.
-        acked, cancelled: how many it has acknowledged, and how many were taken out.
-        max_parked: of a stream, with what it was subscribed last.
-    """
-
-    slot: int
-    floor: int = 0
-    read: int = 0
-    base: int = 0
-    settled: list[tuple[int, int]] = []
-    published: int = 0
-    acked: int = 0
-    cancelled: int = 0
-    max_parked: int = 0
-
-
-class MemoryPage(NamedTuple):
-    """A part of what a slot remembers.
-
-    Attributes:
-        values: a mark with the time until which it is remembered, or a key with its next number.
-        after: where to go on; None at the end.
-    """
-
-    values: dict[str, int]
     after: str | None
 
 

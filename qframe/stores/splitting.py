@@ -16,7 +16,8 @@ from qframe.errors import UnknownGroup
 from qframe.stores.base import Store
 from qframe.stores.depth import Page
 from qframe.stores.growth_lease import GrowthLease
-from qframe.stores.records import Position, Record, Section
+from qframe.stores.positions import Position
+from qframe.stores.records import Record, Section
 from qframe.stores.searching import next_token
 from qframe.stores.types import SlotsClosed
 from qframe.topic import Topic

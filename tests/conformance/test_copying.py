@@ -16,7 +16,8 @@ from qframe.errors import BadOption
 from qframe.growth import NOT_GROWN
 from qframe.stores.base import Store
 from qframe.stores.model.store import ModelStore
-from qframe.stores.records import Position, Record, Section
+from qframe.stores.positions import Position
+from qframe.stores.records import Record, Section
 from qframe.stores.searching import sections_of
 from qframe.topic import Topic
 

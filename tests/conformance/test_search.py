@@ -48,6 +48,42 @@ def test_a_key_leads_to_its_head_what_is_behind_it_and_its_dead(bench: Bench, ki
     assert bench.store.find(topic, Sought(key="nobody")).records == []
 
 
+def test_an_id_and_a_key_lead_to_a_message_however_far_behind_its_head(bench: Bench) -> None:
+    topic = bench.topic("ordered", "g", slots=1)
+    for number in range(20):
+        bench.publish(topic, number, "k", id=f"m{number}")
+    assert len(bench.store.find(topic, Sought(key="k"), 3).records) < 20
+    [one] = bench.store.find(topic, Sought(key="k", id="m17"), 3).records
+    assert one.id == "m17"
+
+
+def test_a_search_with_a_filter_says_that_it_has_not_looked_at_the_whole_line_of_a_key(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("qframe.admin.search._LINE", 5)
+    topic = bench.topic("ordered", "g", slots=1)
+    for number in range(20):
+        headers = {"last": "yes"} if number == 19 else None
+        bench.publish(topic, number, "k", id=f"m{number}", headers=headers)
+    query = Query(key="k", headers={"last": "yes"})
+    hits = searched(bench.store, [topic], query, place=None, limit=1, look=99)
+    assert (hits.records, hits.has_more, hits.is_all) == ([], True, False)
+    hits = searched(bench.store, [topic], query, place=None, limit=30, look=99)
+    assert ([one.id for one in hits.records], hits.is_all) == (["m19"], True)
+
+
+def test_a_search_for_a_state_looks_only_where_messages_of_it_stand(bench: Bench) -> None:
+    topic = bench.topic("ordered", "g", slots=1)
+    for number in range(20):
+        bench.publish(topic, number, f"k{number}", id=f"m{number}")
+    bench.kill(topic, *bench.got(topic, limit=2))
+    hits = searched(bench.store, [topic], Query(state="dead"), place=None, limit=9, look=99)
+    assert {one.state for one in hits.records} == {"dead"}
+    assert hits.looked == len(hits.records)
+    hits = searched(bench.store, [topic], Query(state="settled"), place=None, limit=9, look=99)
+    assert (hits.records, hits.looked, hits.is_all) == ([], 0, True)
+
+
 def test_a_search_for_a_key_says_whether_it_leads_to_more_than_were_asked_for(
     bench: Bench,
 ) -> None:

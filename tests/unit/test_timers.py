@@ -342,3 +342,63 @@ def test_a_wrong_argument_is_named_and_refused_before_anything_is_changed(bench:
         with pytest.raises(error, match=text):
             call(bench.timers)
     assert bench.due_s("a") == 10
+
+
+@pytest.fixture
+def crowd(bench: Bench) -> Bench:
+    """A hundred timers of customers, the one of `customer-7` among the last."""
+    for number in range(100):
+        bench.timers.schedule(
+            "wake", {"n": number}, key=f"k-{number:03}", id=f"m-{number}", delay=60 + number,
+            tags=["customer-7" if number in (95, 97) else "customer-1"],
+        )  # fmt: skip
+    return bench
+
+
+def test_all_timers_of_a_tag_are_found_however_many_others_are_due_before(
+    crowd: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("qframe.admin.timer_search.STEP", 30)
+    page = crowd.timers.find("wake", tag="customer-7", look=50)
+    assert (page.records, page.looked, page.is_all) == ([], 50, False)
+    looked: list[int] = []
+    found = list(crowd.timers.find_all("wake", on_progress=looked.append, tag="customer-7"))
+    assert [each.key for each in found] == ["k-095", "k-097"]
+    assert looked == [30, 60, 90, 100]
+    assert len(list(crowd.timers.find_all("wake"))) == 100
+    first = next(crowd.timers.find_all("wake", on_progress=looked.append))
+    assert (first.key, looked[4:]) == ("k-000", [30])  # no page is read before it is asked for
+    with pytest.raises(BadOption, match="no such state"):
+        crowd.timers.find_all("wake", state="late")
+
+
+def test_a_timer_that_was_not_looked_at_is_told_as_unknown_and_where_to_go_on(
+    tmp_path: Path,
+) -> None:
+    topic = Topic("wake", kind="delay", slots=2)
+    with QFrame(f"sqlite:///{tmp_path}/timers.db") as app:
+        app.declare(topic)
+        for group in ("g", "h"):
+            app.store.subscribe(topic, group)
+        for number in range(100):
+            app.timers.schedule(topic, 1, key=f"k-{number}", id=f"m-{number}", delay=60 + number)
+        told = app.timers.status(topic, id="m-97", look=20)
+        assert [(each.group, each.state, each.looked) for each in told] == [
+            ("g", "unknown", 20), ("h", "unknown", 20),
+        ]  # fmt: skip
+        found = app.timers.find(topic, id="m-97", place=told[0].place)
+        assert {each.id for each in found.records} == {"m-97"}
+        told = app.timers.status(topic, id="m-97")
+        assert [(each.group, each.state) for each in told] == [("g", "waiting"), ("h", "waiting")]
+        assert app.timers.status(topic, id="never") == []
+
+
+def test_a_record_has_its_body_decoded_and_its_times_as_datetimes(crowd: Bench) -> None:
+    [record] = crowd.timers.get("wake", "k-005")
+    now = datetime.fromtimestamp(crowd.now_s, UTC)
+    assert record.decoded_body == {"n": 5}
+    assert (record.published_at, record.due_at) == (now, now + timedelta(seconds=65))
+    assert (record.died_at, record.held_since, record.lease_until) == (None, None, None)
+    [status] = crowd.timers.status("wake", "k-005")
+    assert (status.due_at, status.ended_at) == (record.due_at, None)
+    assert msgspec.structs.replace(record, due_ms=2**60).due_at is None

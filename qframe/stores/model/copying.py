@@ -19,7 +19,8 @@ from qframe.stores.model.state import (
     StoredMessage,
     TopicState,
 )
-from qframe.stores.records import MemoryPage, Position, Record, Section, SectionPage
+from qframe.stores.positions import MemoryPage, Position
+from qframe.stores.records import Record, Section, SectionPage
 from qframe.stores.searching import PASSED_MS, RESTORED
 from qframe.topic import Topic
 

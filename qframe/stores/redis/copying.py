@@ -12,7 +12,8 @@ from typing_extensions import override
 from qframe.drivers.redis import Redis
 from qframe.errors import UnknownGroup
 from qframe.stores.acts import Copying
-from qframe.stores.records import MemoryPage, Position, Record, Section, SectionPage
+from qframe.stores.positions import MemoryPage, Position
+from qframe.stores.records import Record, Section, SectionPage
 from qframe.stores.redis.envelopes import DEAD_LETTER, META, NUMBER, STATE, TICKET, pack, unpack
 from qframe.stores.redis.groups import known, names
 from qframe.stores.redis.keys import UNCLAIMED, SlotKeys

@@ -10,7 +10,8 @@ from typing_extensions import override
 
 from qframe.drivers.sql import Row, Statement, Transaction
 from qframe.stores.acts import Copying
-from qframe.stores.records import MemoryPage, Position, Record, Section, SectionPage
+from qframe.stores.positions import MemoryPage, Position
+from qframe.stores.records import Record, Section, SectionPage
 from qframe.stores.searching import PASSED_MS, RESTORED
 from qframe.stores.sql import arrivals, heads, ranges
 from qframe.stores.sql.cursors import CLOSED, cursors_of, known_group, lock_heads, lock_slots
