@@ -10,15 +10,9 @@ import pytest
 
 from qframe.codec import encode_body, encode_headers
 from qframe.web.gateway.sqs.digests import md5_of_attributes
-from qframe.web.gateway.sqs.messages import (
-    PreparedMessage,
-    Received,
-    Taken,
-    prepared,
-    resent,
-    shown,
-)
+from qframe.web.gateway.sqs.messages import PreparedMessage, prepared, resent
 from qframe.web.gateway.sqs.queues import Queue
+from qframe.web.gateway.sqs.received import Received, Taken, shown
 from qframe.web.gateway.sqs.refusals import SqsRefusal
 from qframe.web.gateway.sqs.requests import AttributeValue, SentMessage
 

@@ -13,11 +13,14 @@ from qframe.errors import TopicMismatch
 from qframe.producing.catalog import TopicCatalog
 from qframe.producing.producer import Producer
 from qframe.stores.model.store import ModelStore
+from qframe.stores.records import TimerSpan
 from qframe.topic import Topic
+from qframe.web.gateway.sqs import queues
 from qframe.web.gateway.sqs.attributes import check_redrive, checked
 from qframe.web.gateway.sqs.names import Place, checked_queue_name, queue_named_by
-from qframe.web.gateway.sqs.queues import GROUP, Queue, QueueBook
+from qframe.web.gateway.sqs.queues import BOOK, GROUP, Queue, QueueBook
 from qframe.web.gateway.sqs.refusals import SqsRefusal
+from qframe.web.gateway.sqs.remembered import Remembered
 
 PLACE = Place(account="123456789012")
 
@@ -191,8 +194,47 @@ def test_a_deleted_queue_is_gone_and_can_be_made_again() -> None:
     with pytest.raises(SqsRefusal):
         book.change("q", lambda found: found)
     assert book.all() == []
+    assert scene.store.timers(BOOK, TimerSpan(until_ms=queues._NEVER_MS + 1)) == []
     assert book.add(Queue(name="q"))
     assert book.queue("q").tags == {}
+    assert [each.name for each in book.all()] == ["q"]
+
+
+def test_what_is_known_of_a_queue_that_nobody_uses_takes_no_room() -> None:
+    scene = Scene()
+    book = scene.book()
+    for name in ("a", "b", "c"):
+        book.add(Queue(name=name))
+    book.queue("a")
+    scene.clock.advance(500)
+    book.queue("b")
+    scene.clock.advance(500)
+    book.queue("c")
+    assert book._read.keys() == {"b", "c"}
+
+
+def test_a_topic_that_is_no_queue_is_a_target_of_its_kind_and_nothing_else() -> None:
+    scene = Scene()
+    scene.store.declare(Topic("q", kind="ordered", slots=4))
+    book = scene.book()
+    target = book.target("q")
+    assert (target.is_fifo, target.has_one_scope, target.needs_deduplication_id) == (
+        True, False, False
+    )  # fmt: skip
+    with pytest.raises(SqsRefusal, match="CreateQueue"):
+        book.queue("q")
+    for missing in (book.target, book.queue):
+        with pytest.raises(SqsRefusal, match=r"does not exist\.$"):
+            missing("none")
+
+
+def test_of_what_a_client_has_kept_too_much_its_own_oldest_is_forgotten() -> None:
+    kept: Remembered[str, int] = Remembered(2)
+    kept.keep("quiet", "x", 0)
+    for number, key in enumerate("aba"):
+        kept.keep("greedy", key, number)
+    kept.keep("greedy", "c", 3)
+    assert [kept.get(key) for key in "xabc"] == [0, 2, None, 3]
 
 
 def test_a_topic_of_another_kind_is_no_queue() -> None:

@@ -188,6 +188,8 @@ class Gateway:
         if self._options.get(name, {}) == options:
             return
         self._options[name] = options
+        if not options:
+            del self._options[name]
         if (joined := self._groups.get(name)) is not None:
             self._leave(joined)
 

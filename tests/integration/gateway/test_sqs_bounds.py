@@ -336,6 +336,17 @@ def test_a_client_whose_moves_take_long_leaves_room_for_those_of_the_next_one(
     start("other", 3)
 
 
+def test_a_queue_that_is_deleted_leaves_nothing_in_the_gateway(sqs: SqsWeb) -> None:
+    sqs.made("q", RedrivePolicy=redrive("dead"))
+    sqs.sent("q")
+    sqs.received("q")
+    sqs.received("dead")
+    for name in ("q", "dead"):
+        sqs.ask("DeleteQueue", QueueUrl=name)
+    service = sqs.front.service
+    assert (sqs.gateway._options, list(sqs.gateway.groups()), service._swept_s) == ({}, [], {})
+
+
 # A queue, and a topic that is not one.
 
 

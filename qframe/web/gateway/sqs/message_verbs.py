@@ -19,16 +19,9 @@ from qframe.web.gateway.sqs.batches import (
     failed_entry,
     settled_batch,
 )
-from qframe.web.gateway.sqs.messages import (
-    DEAD_FROM,
-    PreparedMessage,
-    Received,
-    Taken,
-    checked_word,
-    prepared,
-    shown,
-)
+from qframe.web.gateway.sqs.messages import DEAD_FROM, PreparedMessage, checked_word, prepared
 from qframe.web.gateway.sqs.queues import GROUP, Queue
+from qframe.web.gateway.sqs.received import Received, Taken, shown
 from qframe.web.gateway.sqs.refusals import (
     SqsRefusal,
     expired_receipt,

@@ -1,4 +1,4 @@
-"""A message of SQS as a message of qframe, and back.
+"""A message of SQS as a message of qframe; `received` has the way back.
 
 The body of one is the body of the other: a text that is JSON is stored as that JSON, so that a
 consumer in Python gets it decoded, and any other text as its bytes. A message's attributes are
@@ -10,8 +10,8 @@ with `sqs-`.
 from __future__ import annotations
 
 import re
-from base64 import b64decode, b64encode
-from collections.abc import Mapping, Sequence
+from base64 import b64encode
+from collections.abc import Mapping
 from hashlib import sha256
 from typing import Any, Final, NamedTuple
 from uuid import UUID
@@ -43,9 +43,9 @@ TYPES: Final = f"{PREFIX}types"
 FIRST_ID: Final = f"{PREFIX}id"
 DEAD_FROM: Final = f"{PREFIX}dead-from"
 
-_TEXT: Final = "String"
-_TRACE_NAME: Final = "AWSTraceHeader"
-_NAME: Final = re.compile(r"(?!\.)(?!.*\.\.)[A-Za-z0-9_.-]{1,256}(?<!\.)")
+TEXT: Final = "String"
+TRACE_NAME: Final = "AWSTraceHeader"
+ATTRIBUTE_NAME: Final = re.compile(r"(?!\.)(?!.*\.\.)[A-Za-z0-9_.-]{1,256}(?<!\.)")
 _NUMBER: Final = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?")
 _WORD: Final = re.compile(r"[!-~]{1,128}")
 _UNSENDABLE: Final = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
@@ -64,31 +64,6 @@ class PreparedMessage(NamedTuple):
     outgoing: Outgoing
     answer: dict[str, str]
     size: int
-
-
-class Received(NamedTuple):
-    """The attributes that a receiver asks for.
-
-    Attributes:
-        system: the names of attributes of SQS's own.
-        attributes: the names of the message's attributes, or how they begin.
-    """
-
-    system: frozenset[str]
-    attributes: Sequence[str]
-
-
-class Taken(NamedTuple):
-    """A message that was handed out."""
-
-    receipt: str
-    id: str
-    key: str | None
-    headers: Mapping[str, str]
-    body: bytes
-    published_at_ms: int
-    attempt: int
-    first_ms: int
 
 
 def prepared(
@@ -207,7 +182,7 @@ def _headers_of(attributes: Mapping[str, AttributeValue]) -> dict[str, str]:
     types: dict[str, str] = {}
     for name, each in attributes.items():
         headers[name] = _value_of(name, each)
-        if each.data_type != _TEXT:
+        if each.data_type != TEXT:
             types[name] = each.data_type
     if types:
         headers[TYPES] = msgspec.json.encode(types).decode()
@@ -215,7 +190,7 @@ def _headers_of(attributes: Mapping[str, AttributeValue]) -> dict[str, str]:
 
 
 def _value_of(name: str, attribute: AttributeValue) -> str:
-    if not _NAME.fullmatch(name):
+    if not ATTRIBUTE_NAME.fullmatch(name):
         raise invalid_value(
             f"The message attribute name '{name}' is invalid. Attribute name can contain A-Z, a-z, "
             "0-9, underscore (_), hyphen (-), and period (.) characters."
@@ -250,12 +225,12 @@ def _value_of(name: str, attribute: AttributeValue) -> str:
 
 def _trace_of(system: Mapping[str, AttributeValue]) -> str:
     for name in system:
-        if name != _TRACE_NAME:
+        if name != TRACE_NAME:
             raise invalid_parameter("MessageSystemAttributes", name, "It is not supported.")
-    value = system[_TRACE_NAME]
-    if value.data_type != _TEXT or not value.string_value:
-        raise invalid_value(f"The message system attribute '{_TRACE_NAME}' must be a String.")
-    _check_sendable(value.string_value, f"message system attribute '{_TRACE_NAME}'")
+    value = system[TRACE_NAME]
+    if value.data_type != TEXT or not value.string_value:
+        raise invalid_value(f"The message system attribute '{TRACE_NAME}' must be a String.")
+    _check_sendable(value.string_value, f"message system attribute '{TRACE_NAME}'")
     return value.string_value
 
 
@@ -310,94 +285,3 @@ def _delay_of(sent: SentMessage, queue: Queue) -> int:
             "The request include parameter that is not valid for this queue type.",
         )  # fmt: skip
     return of_queue
-
-
-# What was received.
-
-
-def shown(
-    taken: Taken, asked: Received, *, is_fifo: bool, source_arn: str | None
-) -> dict[str, Any]:
-    """A message as its receiver gets it."""
-    text = taken.body.decode("utf-8", "replace")
-    message: dict[str, Any] = {
-        "MessageId": taken.headers.get(FIRST_ID, taken.id),
-        "ReceiptHandle": taken.receipt,
-        "MD5OfBody": md5_of(text),
-        "Body": text,
-    }
-    system = _system_attributes(taken, is_fifo=is_fifo, source_arn=source_arn)
-    if "All" not in asked.system:
-        system = {name: value for name, value in system.items() if name in asked.system}
-    if system:
-        message["Attributes"] = system
-    attributes = {
-        name: each for name, each in attributes_in(taken.headers).items()
-        if any(_is_asked(name, wanted) for wanted in asked.attributes)
-    }  # fmt: skip
-    if attributes:
-        message["MD5OfMessageAttributes"] = md5_of_attributes(attributes)
-        message["MessageAttributes"] = {
-            name: _shown_value(each) for name, each in attributes.items()
-        }
-    return message
-
-
-def attributes_in(headers: Mapping[str, str]) -> dict[str, AttributeValue]:
-    """The message's attributes among its headers; one that is not of its type is a text."""
-    types = _types_in(headers)
-    return {
-        name: _attribute_of(value, types.get(name, _TEXT))
-        for name, value in headers.items()
-        if not name.startswith((PREFIX, "qf-")) and _NAME.fullmatch(name)
-    }
-
-
-def _attribute_of(value: str, kind: str) -> AttributeValue:
-    if kind.startswith("Binary"):
-        try:
-            return AttributeValue(data_type=kind, binary_value=b64decode(value, validate=True))
-        except ValueError:
-            kind = _TEXT
-    return AttributeValue(data_type=kind, string_value=value)
-
-
-def _types_in(headers: Mapping[str, str]) -> dict[str, str]:
-    """The types of attributes; none if another producer has written there what is not such."""
-    try:
-        return msgspec.json.decode(headers.get(TYPES, "{}"), type=dict[str, str])
-    except msgspec.DecodeError:
-        return {}
-
-
-def _system_attributes(
-    taken: Taken, *, is_fifo: bool, source_arn: str | None
-) -> dict[str, str]:  # fmt: skip
-    headers = taken.headers
-    found: dict[str, str | None] = {
-        "SenderId": headers.get(SENDER, "qframe"),
-        "SentTimestamp": str(taken.published_at_ms),
-        "ApproximateReceiveCount": str(taken.attempt),
-        "ApproximateFirstReceiveTimestamp": str(taken.first_ms),
-        "MessageGroupId": taken.key if is_fifo else headers.get(FAIR_GROUP),
-        "MessageDeduplicationId": headers.get(DEDUPLICATION, taken.id if is_fifo else None),
-        "SequenceNumber": headers.get(SEQUENCE, "0" * 20) if is_fifo else None,
-        _TRACE_NAME: headers.get(TRACE),
-        "DeadLetterQueueSourceArn": source_arn,
-    }
-    return {name: value for name, value in found.items() if value is not None}
-
-
-def _is_asked(name: str, wanted: str) -> bool:
-    if wanted in ("All", ".*"):
-        return True
-    return name.startswith(wanted[:-2]) if wanted.endswith(".*") else name == wanted
-
-
-def _shown_value(attribute: AttributeValue) -> dict[str, Any]:
-    value: dict[str, Any] = {"DataType": attribute.data_type}
-    if attribute.binary_value is not None:
-        value["BinaryValue"] = attribute.binary_value
-    else:
-        value["StringValue"] = attribute.string_value
-    return value

@@ -134,6 +134,7 @@ class SqsService:
     async def leave(self, name: str) -> None:
         """Has the gateway pull no more for a queue, and forgets it."""
         self._swept_s.pop(name, None)
+        self.gateway.set_options(name, GROUP)
         await self.gateway.leave(name, GROUP)
 
     async def settle(
@@ -157,6 +158,8 @@ class SqsService:
             return True
         is_target = await self.blocking(self._gather, queue)
         if is_target:
+            swept = self._swept_s.items()
+            self._swept_s = {name: at_s for name, at_s in swept if now_s - at_s < SWEEP_S}
             self._swept_s[queue.name] = now_s
         return is_target
 
