@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from http.client import HTTPConnection, HTTPException, HTTPSConnection
 from typing import Final
 from urllib.parse import quote, urlsplit
@@ -12,8 +10,10 @@ from urllib.parse import quote, urlsplit
 import msgspec
 
 from qframe.clock import SYSTEM_CLOCK, Clock
+from qframe.web.gateway.asking import asking_client
 from qframe.web.gateway.deliveries import Settle, SettleOutcome, SettleReply, Verb
 from qframe.web.gateway.receipts import Receipts
+from qframe.web.gateway.shares import FairThreads
 from qframe.web.gateway.wire import ExtendIn, RejectIn, RetryIn, SettledOut, SettleIn
 
 FORWARDED: Final = "qframe-forwarded"  # what was passed on once is not passed on again
@@ -31,8 +31,8 @@ class _ReplyLost(OSError):
 class Forwarder:
     """Asks other gateways, where they share this one's secret.
 
-    It has threads of its own, and leaves a gateway that cannot be reached alone for a while, so
-    that one whose machine is gone delays nothing but what was meant for it.
+    It has threads of its own, which callers share, and leaves a gateway that cannot be reached
+    alone for a while, so that one whose machine is gone delays nothing but what was meant for it.
 
     Args:
         receipts: finds out whose a receipt is.
@@ -43,7 +43,7 @@ class Forwarder:
         self._receipts = receipts
         self._clock = clock
         self._away: dict[str, float] = {}
-        self._threads = ThreadPoolExecutor(THREADS, "qframe.gateway.forwarder")
+        self._threads = FairThreads(THREADS, "qframe.gateway.forwarder")
 
     async def settle(
         self,
@@ -64,13 +64,12 @@ class Forwarder:
                 owner = self._receipts.owner(result.receipt)
                 if owner is not None and owner.is_believed and owner.address:
                     places.setdefault(owner.address, []).append(place)
-        loop = asyncio.get_running_loop()
         path = f"/v1/topics/{quote(topic)}/groups/{quote(group)}/settle"
         for address, mine in places.items():
             mine.sort(key=lambda place: _IN_ORDER.index(wanted[place].verb))
             asked = [wanted[place] for place in mine]
-            found = await loop.run_in_executor(
-                self._threads, self._ask, address, path, asked, authorization
+            found = await self._threads.call(
+                asking_client(), self._ask, address, path, asked, authorization
             )
             if len(found) == len(mine):
                 for place, reply in zip(mine, found, strict=True):
