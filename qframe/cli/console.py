@@ -40,6 +40,10 @@ def console(
         list[str] | None,
         typer.Option(metavar="ADDRESS", help="A proxy, or network of proxies, to be believed."),
     ] = None,
+    allowed_host: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME", help="A name by which browsers call it, behind a proxy."),
+    ] = None,
     prefix: Annotated[
         str, typer.Option(metavar="PATH", help="The path under which a proxy shows it.")
     ] = "",
@@ -60,6 +64,7 @@ def console(
         danger="look into the store",
         remedy=f"set {TOKEN_VARIABLE}, or name --user-header of a proxy, or serve 127.0.0.1",
     )  # fmt: skip
+    checks_host = bool(allowed_host) or user_header is not None
     # Loaded here, since few other commands need them, and they are an extra.
     import uvicorn
 
@@ -71,6 +76,7 @@ def console(
         served = console_of(
             app, role=role, user_header=user_header, proxies=proxy or (), token=token,
             prefix=prefix, environment=environment, outboxes=outboxes,
+            allowed_hosts=[*(allowed_host or ()), address.bound] if checks_host else (),
         )  # fmt: skip
         stop = log_events(app.events, app.settings, level="info")
         config = uvicorn.Config(

@@ -11,6 +11,9 @@
   by none of these only somebody at this machine, who then reads. Rights are checked by `app.admin`.
 * `sampler` looks at all topics at most once a second, and not at all while nobody looks. It keeps
   an hour of what it saw for the charts.
+* `doors` turn away who is not let in, and have the sign-in.
+* **Visitors share**: of the threads that make pages, and of jobs, one visitor takes another only
+  while more are free than it has (`qframe.shares`). One that asks for too much is refused.
 * `jobs` are changes of many dead letters or timers, which go on while the page shows progress.
 * `bodies` shows a body as text: integers exact, secrets hidden, cut where it is long.
 * An act is a POST from the console's own pages, then a redirect. It is one verb of `app.admin`,

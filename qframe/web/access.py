@@ -181,7 +181,7 @@ class Access:
         return name if age_s < SIGNED_IN_S else ""
 
     def _signature(self, coded: str) -> str:
-        key = sha256(f"qframe console, since {self._token}".encode()).digest()
+        key = sha256(f"qframe console cookie {self._token}".encode()).digest()
         return hmac.new(key, coded.encode("utf-8", "replace"), sha256).hexdigest()
 
 

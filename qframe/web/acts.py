@@ -137,7 +137,7 @@ def _decide(visit: Visit, form: Form, verb: Right) -> str | Job:
         return done, ""
 
     task = JobTask(verb, verb, topic, group, form.number("total") or 0)
-    return visit.desk.jobs.start(task, act)
+    return visit.desk.jobs.start(task, act, by=visit.visitor.name)
 
 
 def stop_job(visit: Visit, form: Form) -> str:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import secrets
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
-from urllib.parse import parse_qs
 
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
@@ -17,34 +16,26 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from qframe.app.qframe import QFrame
 from qframe.errors import BadOption, NotAllowed, QFrameError, UnknownTopic
-from qframe.web.access import COOKIE, Access, Auth, is_same_origin, split_url
+from qframe.shares import Share
+from qframe.web.access import COOKIE, Access, Auth, is_same_origin
 from qframe.web.acts import ACTS, Act
 from qframe.web.bodies import Redact, named_like_a_secret, shown_body
-from qframe.web.desk import Desk, Note, Visit, address
-from qframe.web.forms import Form
+from qframe.web.desk import Desk, Note, Visit
+from qframe.web.doors import Doors
+from qframe.web.forms import FORM_S, MOST_FIELDS, MOST_FORM_BYTES, Form, form_of
 from qframe.web.jobs import Job
 from qframe.web.pages import PAGES
 from qframe.web.pages.message import explained
 from qframe.web.pages.page import Page
 from qframe.web.parameters import check_parameters
 from qframe.web.refusals import refusal
-from qframe.web.rendering import HERE, Renderer
+from qframe.web.rendering import HEADERS, HERE, Renderer
 
 if TYPE_CHECKING:
     from qframe.outbox.outbox import Outbox
 
-MOST_FORM_BYTES: Final = 256 * 1024
-MOST_FIELDS: Final = 2000
-_COOKIE_S: Final = 12 * 3600
-_HEADERS: Final = {
-    "content-security-policy": "default-src 'none'; script-src 'self'; style-src 'self'; "
-    "img-src 'self'; connect-src 'self'; form-action 'self'; base-uri 'none'; "
-    "frame-ancestors 'none'",
-    "x-content-type-options": "nosniff",
-    "referrer-policy": "same-origin",
-    "cross-origin-opener-policy": "same-origin",
-    "cache-control": "no-store",
-}
+AT_ONCE: Final = 40
+"""How many pages and acts are made at once: as many as there are threads, half for one visitor."""
 
 
 def console(
@@ -59,6 +50,7 @@ def console(
     redact: Redact | None = None,
     outboxes: Sequence[Outbox] | None = None,
     prefix: str = "",
+    allowed_hosts: Sequence[str] = (),
 ) -> ASGIApp:
     """The console of an app's store, as an ASGI app to serve or to mount.
 
@@ -77,18 +69,21 @@ def console(
             those named like passwords, tokens, and numbers of cards.
         outboxes: those on the page of outboxes; by default the app's.
         prefix: the path under which browsers reach it, where no mount tells it: `/qframe`.
+        allowed_hosts: the names by which browsers call it. With them, or with `user_header`, a
+            request to another name is refused, unless that is `localhost` or an address.
 
     Raises:
         BadOption: if an option is not as described.
     """
     access = Access(
-        role=role, auth=auth, user_header=user_header, proxies=proxies, token=token
+        role=role, auth=auth, user_header=user_header, proxies=proxies, token=token,
+        allowed_hosts=allowed_hosts,
     )  # fmt: skip
     if prefix and (not prefix.startswith("/") or prefix.endswith("/")):
         raise BadOption("prefix", prefix, "it is no path", "write it as /qframe")
     desk = Desk(
         app, environment=environment, redact=redact or named_like_a_secret,
-        outboxes=app.outboxes if outboxes is None else outboxes,
+        outboxes=app.outboxes if outboxes is None else outboxes, known_by=access.known_by,
     )  # fmt: skip
     return _Prefixed(_ConsoleRoutes(desk, access).starlette(), prefix)
 
@@ -127,6 +122,8 @@ class _ConsoleRoutes:
         self._desk = desk
         self._access = access
         self._render = Renderer()
+        self._doors = Doors(access, self._render)
+        self._at_once = Share(AT_ONCE)
 
     def starlette(self) -> Starlette:
         """The app of all routes."""
@@ -135,8 +132,7 @@ class _ConsoleRoutes:
                 *(Route(each.path, self._page(each), name=each.template) for each in PAGES),
                 Route("/body", self._guarded(self._body), name="body"),
                 Route("/do/{act}", self._act, methods=["POST"], name="act"),
-                Route("/login", self._login_page, name="login"),
-                Route("/login", self._login, methods=["POST"], name="let-in"),
+                *self._doors.routes(),
                 Mount("/static", _Static(directory=HERE / "static"), name="static"),
             ],
             exception_handlers={404: self._missing},
@@ -172,7 +168,7 @@ class _ConsoleRoutes:
             body.text.encode("utf-8", "backslashreplace") if is_text else record.body,
             media_type="text/plain; charset=utf-8" if is_text else "application/octet-stream",
             headers={
-                **_HEADERS,
+                **HEADERS,
                 "content-disposition": f'attachment; filename="body.{"txt" if is_text else "bin"}"',
             },
         )
@@ -183,10 +179,23 @@ class _ConsoleRoutes:
         async def endpoint(request: Request) -> Response:
             visitor = self._access.visitor(request)
             if visitor is None:
-                return self._turned_away(request)
-            return await run_in_threadpool(self._tried, Visit(self._desk, request, visitor), make)
+                return self._doors.turned_away(request)
+            return await self._in_thread(Visit(self._desk, request, visitor), make)
 
         return endpoint
+
+    async def _in_thread(self, visit: Visit, make: Callable[[Visit], Response]) -> Response:
+        """What `make` returns, in a thread; a refusal if the visitor has its share of them."""
+        name = visit.visitor.name
+        if not self._at_once.take(name):
+            return self._refused(visit, BadOption(
+                "visitor", name, "as many of its pages are being made as it may have at once",
+                "wait for these, or close some",
+            ), status=429)  # fmt: skip
+        try:
+            return await run_in_threadpool(self._tried, visit, make)
+        finally:
+            self._at_once.give_back(name)
 
     def _tried(self, visit: Visit, make: Callable[[Visit], Response]) -> Response:
         try:
@@ -202,20 +211,20 @@ class _ConsoleRoutes:
     async def _act(self, request: Request) -> Response:
         visitor = self._access.visitor(request)
         if visitor is None:
-            return self._turned_away(request)
+            return self._doors.turned_away(request)
         visit = Visit(self._desk, request, visitor)
         if not is_same_origin(request):
             return self._refused(visit, BadOption(
                 "origin", request.headers.get("origin"), "this form is not of the console's pages",
                 "open the console itself, and send the form there",
             ), status=403)  # fmt: skip
-        form = await _form_of(request)
+        form = await form_of(request)
         if form is None:
             return self._refused(visit, BadOption(
-                "form", "…", f"it has more than {MOST_FORM_BYTES} bytes or {MOST_FIELDS} fields",
-                "send less at once",
+                "form", "…", f"it has more than {MOST_FORM_BYTES} bytes or {MOST_FIELDS} fields, "
+                f"or took longer than {FORM_S:g} s", "send less at once",
             ), status=413)  # fmt: skip
-        return await run_in_threadpool(self._tried, visit, lambda visit: self._done(visit, form))
+        return await self._in_thread(visit, lambda visit: self._done(visit, form))
 
     def _done(self, visit: Visit, form: Form) -> Response:
         """Does what a form asks for, then leads back to its page."""
@@ -238,7 +247,7 @@ class _ConsoleRoutes:
         finally:
             self._desk.changed()
         if isinstance(done, Job):
-            return RedirectResponse(visit.url("jobs", done.number), 303, headers=_HEADERS)
+            return RedirectResponse(visit.url("jobs", done.number), 303, headers=HEADERS)
         return self._back(visit, form, Note(done), form.maybe("then"))
 
     def _back(self, visit: Visit, form: Form, note: Note, then: str | None = None) -> Response:
@@ -253,49 +262,7 @@ class _ConsoleRoutes:
         kept = [each for each in query.split("&") if each and not each.startswith("note=")]
         kept = kept if inside else []
         query = "&".join([*kept, f"note={self._desk.noted(note)}"])
-        return RedirectResponse(f"{target}?{query}", 303, headers=_HEADERS)
-
-    # Doors.
-
-    def _turned_away(self, request: Request) -> Response:
-        """Leads to the sign-in, but not a page that looks again, which would show it as its own."""
-        root = str(request.scope.get("root_path", "")).rstrip("/")
-        is_look = request.method in ("GET", "HEAD")
-        if self._access.has_login and is_look and "hx-request" not in request.headers:
-            here = request.url.path + (f"?{request.url.query}" if request.url.query else "")
-            return RedirectResponse(address(root, "login", to=here), 303, headers=_HEADERS)
-        to = "" if is_look else _page_before(request)
-        return self._login_shown(request, to=to, status=401, is_lost=not is_look)
-
-    async def _login_page(self, request: Request) -> Response:
-        return self._login_shown(request, to=request.query_params.get("to", ""), status=200)
-
-    def _login_shown(
-        self, request: Request, *, to: str, status: int, name: str = "", wrong: bool = False,
-        is_lost: bool = False,
-    ) -> Response:  # fmt: skip
-        root = str(request.scope.get("root_path", "")).rstrip("/")
-        html = self._render.page(
-            "login", root=root, wrong=wrong, has_login=self._access.has_login, to=to, name=name,
-            is_lost=is_lost, title="Who is there?",
-        )  # fmt: skip
-        return HTMLResponse(html, status, headers=_HEADERS)
-
-    async def _login(self, request: Request) -> Response:
-        form = await _form_of(request)
-        if form is None or not is_same_origin(request) or not self._access.has_login:
-            return self._login_shown(request, to="", status=403, wrong=True)
-        to, name = form.maybe("to") or "", form.maybe("name") or ""
-        if not self._access.is_token(form.maybe("token") or ""):
-            return self._login_shown(request, to=to, name=name, status=403, wrong=True)
-        root = str(request.scope.get("root_path", "")).rstrip("/")
-        inside = to.startswith(f"{root}/") and not to.startswith("//") and "\\" not in to
-        reply = RedirectResponse(to if inside else f"{root}/", 303, headers=_HEADERS)
-        reply.set_cookie(
-            COOKIE, self._access.cookie(name), max_age=_COOKIE_S,
-            path=f"{root}/", httponly=True, samesite="lax", secure=request.url.scheme == "https",
-        )  # fmt: skip
-        return reply
+        return RedirectResponse(f"{target}?{query}", 303, headers=HEADERS)
 
     # What is shown.
 
@@ -311,23 +278,23 @@ class _ConsoleRoutes:
         html = self._render.page(
             template, visit=visit, root=visit.root, url=visit.url, may=visit.may,
             environment=self._desk.environment, note=note, acts=ACTS,
+            has_signed_in=self._access.has_login and COOKIE in visit.request.cookies,
             here=visit.request.url.path, back=_without_note(visit.request),
             once=secrets.token_urlsafe(9), **facts,
         )  # fmt: skip
-        return HTMLResponse(html, status, headers=_HEADERS)
+        return HTMLResponse(html, status, headers=HEADERS)
 
     def _refused(self, visit: Visit, error: Exception, status: int | None = None) -> Response:
         found = refusal(error)
         known = error.known if isinstance(error, UnknownTopic) else ()
         facts = {"title": found.title, "text": found.text, "remedy": found.remedy, "known": known}
-        return self._shown(
-            visit, "refusal", {**facts, "live": found.status == 503}, status=status or found.status
-        )
+        status = status or found.status
+        return self._shown(visit, "refusal", {**facts, "live": status in (429, 503)}, status=status)
 
     async def _missing(self, request: Request, _error: Exception) -> Response:
         visitor = self._access.visitor(request)
         if visitor is None:
-            return self._turned_away(request)
+            return self._doors.turned_away(request)
         facts = {
             "title": "Nothing is here", "text": "This console has no such page.", "remedy": "",
             "known": (), "live": False,
@@ -343,30 +310,6 @@ class _Static(StaticFiles):
         reply.headers["cache-control"] = "public, max-age=86400"
         reply.headers["x-content-type-options"] = "nosniff"
         return reply
-
-
-async def _form_of(request: Request) -> Form | None:
-    """The fields of a form; None if it is too large, or has too many of them."""
-    text = b""
-    async for part in request.stream():
-        text += part
-        if len(text) > MOST_FORM_BYTES:
-            return None
-    try:
-        fields = parse_qs(
-            text.decode("utf-8", "replace"), keep_blank_values=True, max_num_fields=MOST_FIELDS
-        )  # fmt: skip
-    except ValueError:
-        return None
-    return Form(fields)
-
-
-def _page_before(request: Request) -> str:
-    """The page of this console from which a form was sent; empty where that is not known."""
-    sent_from = split_url(request.headers.get("referer", ""))
-    if not sent_from.netloc or sent_from.netloc != request.headers.get("host"):
-        return ""
-    return sent_from.path + (f"?{sent_from.query}" if sent_from.query else "")
 
 
 def _without_note(request: Request) -> str:

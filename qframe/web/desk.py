@@ -50,12 +50,15 @@ class Desk:
         environment: the name on the badge, such as `production`; empty for none.
         redact: says by its name whether a field or a header is hidden.
         outboxes: those on the page of outboxes.
+        known_by: by what visitors are known, for the audit.
     """
 
     def __init__(
-        self, app: QFrame, *, environment: str, redact: Redact, outboxes: Sequence[Outbox]
-    ) -> None:
+        self, app: QFrame, *, environment: str, redact: Redact, outboxes: Sequence[Outbox],
+        known_by: str,
+    ) -> None:  # fmt: skip
         self.app = app
+        self.known_by = known_by
         self.environment = environment
         self.redact = redact
         self.outboxes = outboxes
@@ -117,9 +120,10 @@ class Visit:
     def admin(self) -> Admin:
         """The verbs, with the rights of the visitor and in their name."""
         client = self.request.client
+        place = "console" if client is None else f"console {client.host}"
         return self.desk.app.admin.acting(
             by=self.visitor.name, rights=self.visitor.rights,
-            source=f"console {client.host}" if client is not None else "console",
+            source=f"{place}, known by {self.desk.known_by}",
         )  # fmt: skip
 
     def may(self, right: Right) -> bool:

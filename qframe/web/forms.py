@@ -6,11 +6,17 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Mapping
 from typing import Final
+from urllib.parse import parse_qs
 
+from anyio import fail_after
+from starlette.requests import Request
 from starlette.responses import Response
 
 from qframe.errors import BadOption
 
+MOST_FORM_BYTES: Final = 256 * 1024
+MOST_FIELDS: Final = 2000
+FORM_S: Final = 10.0
 _KEPT: Final = 500
 
 
@@ -79,6 +85,26 @@ class Form:
             BadOption: if it is empty.
         """
         return self.exact("key") if self.all("key") else None
+
+
+async def form_of(request: Request) -> Form | None:
+    """The fields of a form; None if it is too large or too slow, or has too many of them."""
+    text = b""
+    try:
+        with fail_after(FORM_S):
+            async for part in request.stream():
+                text += part
+                if len(text) > MOST_FORM_BYTES:
+                    return None
+    except TimeoutError:
+        return None
+    try:
+        fields = parse_qs(
+            text.decode("utf-8", "replace"), keep_blank_values=True, max_num_fields=MOST_FIELDS
+        )  # fmt: skip
+    except ValueError:
+        return None
+    return Form(fields)
 
 
 class _Sent:

@@ -160,6 +160,8 @@ class Sampler:
 
     def look(self, topic: str | None = None) -> Look:
         """How everything is, or was up to a second ago; `topic` is looked at before others."""
+        if self._clock.monotonic_s() < self._fresh_until_s and not self._lacks(topic):
+            return self._look  # also while another page has a topic of its own looked at
         if not self._taking.acquire(timeout=PATIENCE_S):
             slow = StoreUnavailable("of the console", f"it has not replied for {PATIENCE_S:g} s")
             return self._look._replace(error=slow)

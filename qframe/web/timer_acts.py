@@ -110,7 +110,8 @@ def _change_timers(
         counts = change(lambda so_far: tell(so_far.done))
         return counts.done, _left_alone(counts)
 
-    return visit.desk.jobs.start(task._replace(total=form.number("total") or 0, form=fields), act)
+    task = task._replace(total=form.number("total") or 0, form=fields)
+    return visit.desk.jobs.start(task, act, by=visit.visitor.name)
 
 
 def _left_alone(counts: TimerChanges) -> str:

@@ -22,17 +22,18 @@ WATCHING: Final = [
         ACTS,
     ),
     Mutant(
-        "the newest job is forgotten where there are too many",
+        "a job that runs is forgotten where there are too many",
         "web/jobs.py",
-        "self._jobs.popitem(last=False)",
-        "self._jobs.popitem(last=True)",
+        """[each for each in self._jobs.values() if each.state != "running"]""",
+        "list(self._jobs.values())",
         ACTS,
     ),
     Mutant(
         "pages are looked at anew before a job has ended, and not after",
         "web/jobs.py",
-        "        try:\n            job.run(act)\n        finally:\n            self._on_end()\n",
-        "        self._on_end()\n        job.run(act)\n",
+        "        try:\n            job.run(act)\n        finally:\n"
+        "            self._running.give_back(job.by)\n            self._on_end()\n",
+        "        self._on_end()\n        job.run(act)\n        self._running.give_back(job.by)\n",
         ACTS,
     ),
     Mutant(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import gzip
 import threading
 from collections.abc import Callable
@@ -10,6 +11,8 @@ from typing import Any
 from unittest.mock import MagicMock
 
 import pytest
+from eventually import eventually
+from starlette.requests import Request
 from starlette.responses import Response
 
 from qframe.admin.timer_search import TimerChanges
@@ -24,12 +27,13 @@ from qframe.stores.types import Entry
 from qframe.topic import Topic
 from qframe.web.acts import ACTS, MOST_IDS, delete_topic, drop_outbox, stop_job
 from qframe.web.bodies import named_like_a_secret, shown_body, shown_headers
-from qframe.web.forms import Form, SentForms
-from qframe.web.jobs import Job, Jobs, JobTask
+from qframe.web.forms import Form, SentForms, form_of
+from qframe.web.jobs import RUNNING, Job, Jobs, JobTask
 from qframe.web.problems import problems_of
 from qframe.web.query import wanted_of
 from qframe.web.rendering import HERE, charts_of, plain, short, span, text
 from qframe.web.sampler import ChartPoint, Sampler
+from qframe.web.shared import SharedFacts
 from qframe.web.timer_acts import cancel_timers, edit_timer, move_timers
 
 TOPIC = Topic("orders", kind="ordered", slots=2)
@@ -372,7 +376,7 @@ def visit(**rights: bool) -> Any:
 
 
 def test_a_job_is_stopped_by_those_who_may_do_what_it_does() -> None:
-    job = Job(TASK)
+    job = Job(TASK, "ada")
     looking = visit(drop=False)
     looking.desk.jobs.find.return_value = job
     with pytest.raises(NotAllowed):
@@ -484,15 +488,45 @@ def test_a_form_is_done_once_for_each_act_also_where_it_comes_twice_at_once() ->
     assert len(done) == 2
 
 
-def test_forms_and_jobs_are_kept_up_to_a_number() -> None:
-    sent, jobs = SentForms(), Jobs(lambda: None)
+def test_forms_are_kept_up_to_a_number() -> None:
+    sent = SentForms()
     for number in range(501):
         sent.reply("skip", form(once=str(number)), Response)
     assert len(sent._sent) == 500
-    first = jobs.start(TASK, lambda _: (0, ""))
+
+
+def test_a_hundred_jobs_of_one_visitor_leave_those_of_another_and_those_that_run() -> None:
+    ends, go_on = threading.Semaphore(0), threading.Event()
+    jobs = Jobs(ends.release)
+
+    def ended(by: str) -> Job:
+        job = jobs.start(TASK, lambda _: (0, ""), by=by)
+        assert ends.acquire(timeout=60)
+        return job
+
+    running = jobs.start(TASK, lambda _: (int(go_on.wait(60)), ""), by="greedy")
+    others, first = ended("ada"), ended("greedy")
     for _ in range(100):
-        jobs.start(TASK, lambda _: (0, ""))
+        ended("greedy")
     assert jobs.find(first.number) is None
+    assert None not in (jobs.find(running.number), jobs.find(others.number))
+    assert len(jobs._jobs) == 100
+    go_on.set()
+
+
+def test_one_visitors_jobs_leave_room_for_those_of_the_next() -> None:
+    jobs, go_on = Jobs(lambda: None), threading.Event()
+
+    def start(by: str) -> Job:
+        return jobs.start(TASK, lambda _: (int(go_on.wait(60)), ""), by=by)
+
+    running = [start("greedy") for _ in range(RUNNING // 2)]
+    with pytest.raises(BadOption, match=r"as many jobs of yours run.*stop one"):
+        start("greedy")
+    running.append(start("ada"))
+    go_on.set()
+    eventually(lambda: {job.state for job in running} == {"done"})
+    eventually(lambda: jobs._running.take("greedy"))
 
 
 def test_pages_are_looked_at_anew_once_a_job_has_ended_and_not_before() -> None:
@@ -504,14 +538,14 @@ def test_pages_are_looked_at_anew_once_a_job_has_ended_and_not_before() -> None:
         states.append([job.state for job in started])
         looked.set()
 
-    started.append(Jobs(look).start(TASK, lambda _: (int(go_on.wait(60)), "")))
+    started.append(Jobs(look).start(TASK, lambda _: (int(go_on.wait(60)), ""), by="ada"))
     go_on.set()
     assert looked.wait(60)
     assert states == [["done"]]
 
 
 def test_a_job_that_is_stopped_counts_its_last_step() -> None:
-    job = Job(TASK)
+    job = Job(TASK, "ada")
 
     def act(tell: Callable[[int], object]) -> tuple[int, str]:
         job.stop()
@@ -526,10 +560,59 @@ def test_a_job_ends_whatever_happens_in_it() -> None:
     def fail(_tell: object) -> tuple[int, str]:
         raise RuntimeError("secret")
 
-    job = Job(TASK)
+    job = Job(TASK, "ada")
     with pytest.raises(RuntimeError):
         job.run(fail)
     assert (job.state, "secret" in job.error) == ("failed", False)
+
+
+def test_facts_that_are_no_longer_fresh_are_not_kept() -> None:
+    clock = VirtualClock()
+    shared = SharedFacts(clock)
+    for number in range(3):
+        assert shared.get(number, 1.0, lambda: {"body": b"x"}) == {"body": b"x"}
+    assert len(shared._pages) == 3
+    clock.advance(1000)
+    shared.get("other", 1.0, dict)
+    assert list(shared._pages) == ["other"]
+
+
+def test_who_waits_for_the_page_of_another_is_told_when_that_takes_too_long(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("qframe.web.shared.PATIENCE_S", 0.01)
+    shared, begun, go_on = SharedFacts(VirtualClock()), threading.Event(), threading.Event()
+
+    def make() -> dict[str, Any]:
+        begun.set()
+        go_on.wait(60)
+        return {}
+
+    greedy = threading.Thread(target=shared.get, args=("/slow", 1.0, make))
+    greedy.start()
+    assert begun.wait(60)
+    with pytest.raises(StoreUnavailable, match="it has not replied"):
+        shared.get("/slow", 1.0, make)
+    assert shared.get("/quick", 1.0, dict) == {}
+    go_on.set()
+    greedy.join()
+
+
+def test_a_look_that_is_fresh_is_had_while_another_page_has_its_own_topic_looked_at() -> None:
+    scene = Scene()
+    scene.sampler.look()
+    with scene.sampler._taking:  # as by a page that looks at a topic of its own
+        assert scene.sampler.look().error is None
+
+
+def test_a_form_that_does_not_come_whole_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("qframe.web.forms.FORM_S", 0.01)
+
+    async def receive() -> Any:
+        await asyncio.Event().wait()
+
+    request = Request({"type": "http", "method": "POST", "headers": []}, receive)
+    assert asyncio.run(form_of(request)) is None
 
 
 def test_texts_from_outside_are_escaped_and_cut_in_titles_too() -> None:

@@ -11,8 +11,17 @@ import pytest
 from starlette.requests import Request
 
 from qframe.cli.web import EXTRAS, require, web_address
+from qframe.clock import VirtualClock
 from qframe.errors import BadOption
-from qframe.web.access import Access, is_local, is_same_origin, is_sent_by_page
+from qframe.web.access import (
+    COOKIE,
+    SIGNED_IN_S,
+    Access,
+    Visitor,
+    is_local,
+    is_same_origin,
+    is_sent_by_page,
+)
 
 
 def _request(client: str = "127.0.0.1", **headers: str) -> Request:
@@ -67,8 +76,24 @@ def test_a_proxy_is_known_by_its_address(client: str, is_known: bool) -> None:
     access = Access(
         role="reader", auth=None, user_header="x-user", proxies=["10.0.0.0/8"], token=None
     )
-    visitor = access.visitor(_request(client, x_user="ada"))
+    visitor = access.visitor(_request(client, x_user="ada", host="127.0.0.1"))
     assert (visitor is not None) is is_known
+
+
+@pytest.mark.parametrize("cookie", ["", "x", "YWRh.0000", "YWRh"])
+def test_a_cookie_ends_twelve_hours_after_it_was_signed_whatever_the_browser_keeps(
+    cookie: str,
+) -> None:
+    clock = VirtualClock()
+    access = Access(
+        role="reader", auth=None, user_header=None, proxies=[], token="x" * 16, clock=clock
+    )  # fmt: skip
+    signed = _request("203.0.113.9", cookie=f"{COOKIE}={access.cookie('ada')}")
+    clock.advance(SIGNED_IN_S * 1000 - 1)
+    assert access.visitor(signed) == Visitor("token (ada)")
+    clock.advance(1)
+    assert access.visitor(signed) is None
+    assert access.visitor(_request(cookie=f"{COOKIE}={cookie}")) is None
 
 
 def test_a_token_of_sixteen_letters_is_long_enough() -> None:

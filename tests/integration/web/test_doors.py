@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +17,7 @@ from starlette.testclient import TestClient
 from qframe import QFrame, Topic
 from qframe.errors import BadOption
 from qframe.web import Visitor, console
+from qframe.web.console import AT_ONCE
 
 TOKEN = "a-token-that-is-long"
 FAR = ("203.0.113.9", 4000)
@@ -83,7 +86,7 @@ def test_a_token_lets_in_by_a_form_and_by_a_header(app: QFrame) -> None:
     cookie = reply.headers["set-cookie"]
     assert "HttpOnly" in cookie
     assert "SameSite=lax" in cookie
-    assert "ada · operator" in text_of(web.get("/workers").text)
+    assert "token (ada) · operator" in text_of(web.get("/workers").text)
     web.cookies.clear()
     assert web.get("/", headers={"authorization": f"Bearer {TOKEN}"}).status_code == 200
     assert web.get("/", headers={"authorization": "Bearer other"}).status_code == 303
@@ -125,13 +128,138 @@ def test_after_the_token_no_other_site_is_led_to(app: QFrame) -> None:
 
 
 def test_the_name_in_a_proxys_header_is_believed_of_proxies_alone(app: QFrame) -> None:
-    options = {"user_header": "X-Forwarded-User", "proxies": ["10.0.0.0/8"], "role": "viewer"}
+    options = {"user_header": "X-Forwarded-User", "proxies": ["10.0.0.0/8"], "role": "viewer",
+               "allowed_hosts": ["ops.example"]}  # fmt: skip
     named = {"x-forwarded-user": "ada@example"}
     for host, status in ((LOCAL, 200), (("10.1.2.3", 5), 200), (FAR, 401)):
         reply = client(app, host, "http://ops.example", **options).get("/", headers=named)
         assert reply.status_code == status
     assert client(app, LOCAL, **options).get("/").status_code == 401
     assert "ada@example · viewer" in text_of(client(app, **options).get("/", headers=named).text)
+
+
+@pytest.mark.gate
+@pytest.mark.parametrize(
+    ("url", "status"),
+    [
+        ("http://evil.example", 421),  # as a page of its own sees 127.0.0.1, once it has the name
+        ("http://127.0.0.1.evil.example", 421),
+        ("http://127.0.0.1:8370", 303),
+        ("http://[::1]", 303),
+        ("http://localhost:8370", 303),
+        ("http://10.1.2.3", 303),
+        ("https://OPS.example", 303),
+    ],
+)
+def test_a_page_of_another_site_that_calls_this_machine_by_its_own_name_changes_nothing(
+    app: QFrame, url: str, status: int
+) -> None:
+    web = client(
+        app, url=url, user_header="x-user", role="owner", allowed_hosts=["Ops.Example"]
+    )  # fmt: skip
+    form = {"topic": "orders", "group": "billing"}
+    written = {"x-user": "ceo", "sec-fetch-site": "same-origin"}
+    reply = web.post("/do/pause", data=form, headers=written)
+    assert reply.status_code == status
+    assert is_paused(app) == (status == 303)
+    if status == 421:
+        assert "--allowed-host" in reply.text
+        assert web.get("/", headers=written).status_code == 421
+
+
+def test_with_allowed_hosts_no_other_name_leads_to_the_sign_in(app: QFrame) -> None:
+    for url, status in (("http://ops.example", 303), ("http://evil.example", 421)):
+        web = client(app, FAR, url, token=TOKEN, allowed_hosts=["ops.example"])
+        assert web.get("/").status_code == status
+        page = {"origin": url}
+        status = 303 if status == 303 else 403
+        assert web.post("/login", data={"token": TOKEN}, headers=page).status_code == status
+
+
+def test_of_two_headers_that_name_a_user_neither_is_believed(app: QFrame) -> None:
+    web = client(app, user_header="x-user", role="operator")
+    form, page = {"topic": "orders", "group": "billing"}, ("sec-fetch-site", "same-origin")
+    for named in ([("x-user", "ada"), ("x-user", "ceo")], [("x-user", "ceo"), ("X-User", "ada")]):
+        assert web.get("/", headers=named).status_code == 401
+        assert web.post("/do/pause", data=form, headers=[*named, page]).status_code == 401
+    assert not is_paused(app)
+    assert web.get("/", headers=[("x-user", "ada")]).status_code == 200
+
+
+def test_a_name_that_was_typed_is_a_claim_in_the_audit(app: QFrame) -> None:
+    web = client(app, FAR, "http://ops.example", token=TOKEN, role="operator")
+    page = {"origin": "http://ops.example"}
+    web.post("/login", data={"token": TOKEN, "name": "ceo"}, headers=page)
+    form = {"topic": "orders", "group": "billing"}
+    assert web.post("/do/pause", data=form, headers=page).status_code == 303
+    (action,) = app.admin.audit()
+    assert (action.by, action.source) == (
+        "token (ceo)", "console 203.0.113.9, known by a token"
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("url", "origin", "is_secure"),
+    [
+        ("http://ops.example", "http://ops.example", False),
+        ("https://ops.example", "https://ops.example", True),
+        ("http://ops.example", "https://ops.example", True),  # a proxy has taken off TLS
+    ],
+)
+def test_a_browser_that_speaks_tls_sends_the_cookie_by_tls_alone(
+    app: QFrame, url: str, origin: str, is_secure: bool
+) -> None:
+    web = client(app, FAR, url, token=TOKEN)
+    reply = web.post("/login", data={"token": TOKEN}, headers={"origin": origin})
+    assert reply.status_code == 303
+    assert ("Secure" in reply.headers["set-cookie"]) is is_secure
+
+
+def test_who_signs_out_has_to_sign_in_again(app: QFrame) -> None:
+    web = client(app, token=TOKEN)
+    page = {"origin": HERE}
+    web.post("/login", data={"token": TOKEN}, headers=page)
+    assert 'action="/logout"' in web.get("/").text
+    assert web.post("/logout", headers={"origin": "http://evil.example"}).status_code == 403
+    assert web.get("/").status_code == 200
+    reply = web.post("/logout", headers=page)
+    assert (reply.status_code, reply.headers["location"]) == (303, "/login")
+    assert web.get("/").status_code == 303
+    bearer = {"authorization": f"Bearer {TOKEN}"}
+    assert "/logout" not in web.get("/", headers=bearer).text
+
+
+@pytest.mark.gate
+def test_a_visitor_whose_pages_all_wait_leaves_places_for_the_next(app: QFrame) -> None:
+    opened, begun = threading.Event(), threading.Semaphore(0)
+
+    def hidden(name: str) -> bool:
+        begun.release()
+        return not opened.wait(60)
+
+    def auth(connection: HTTPConnection) -> Visitor:
+        return Visitor(connection.headers["x-test-user"], "operator")
+
+    app.publish("orders", {"n": 1}, id="one")
+    web = client(app, auth=auth, redact=hidden)
+    greedy = {"x-test-user": "greedy"}
+
+    def look() -> int:
+        return web.get("/body?id=one", headers=greedy).status_code
+
+    with ThreadPoolExecutor(AT_ONCE) as threads:
+        looks = [threads.submit(look) for _ in range(AT_ONCE // 2)]
+        assert all(begun.acquire(timeout=60) for _ in looks)
+        refused = web.get("/", headers=greedy)
+        assert refused.status_code == 429
+        assert "wait for these" in refused.text
+        ada = {"x-test-user": "ada", "origin": HERE}
+        assert web.get("/", headers=ada).status_code == 200
+        form = {"topic": "orders", "group": "billing"}
+        assert web.post("/do/pause", data=form, headers=ada).status_code == 303
+        opened.set()
+        assert {each.result() for each in looks} == {200}
+    assert web.get("/", headers=greedy).status_code == 200
 
 
 def test_a_function_of_the_program_may_say_who_it_is(app: QFrame) -> None:

@@ -42,7 +42,8 @@ def test_each_route_is_a_page_a_form_or_one_that_these_tests_know(app: QFrame) -
     found = {(route.path, *sorted(getattr(route, "methods", ()))) for route in routes}
     assert found == {
         *((page.path, "GET", "HEAD") for page in PAGES), ("/body", "GET", "HEAD"),
-        ("/do/{act}", "POST"), ("/login", "GET", "HEAD"), ("/login", "POST"), ("/static",),
+        ("/do/{act}", "POST"), ("/login", "GET", "HEAD"), ("/login", "POST"), ("/logout", "POST"),
+        ("/static",),
     }  # fmt: skip
     for addresses in ADDRESSES.values():
         for method in ("POST", "PUT", "PATCH", "DELETE"):
