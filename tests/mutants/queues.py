@@ -80,6 +80,20 @@ QUEUES: Final[list[Mutant]] = [
         BOUNDS,
     ),
     Mutant(
+        "a move goes on without the right to it",
+        "web/gateway/sqs/move_verbs.py",
+        '            call.check(queue.name, "admin")  # it may have lost the right\n',
+        "",
+        BOUNDS,
+    ),
+    Mutant(
+        "what a token has under way goes on when the token is gone",
+        "web/gateway/callers.py",
+        "            gone.obey(TokenRule(hashes=[]))\n",
+        "            pass\n",
+        "tests/integration/gateway/test_rights.py",
+    ),
+    Mutant(
         "queues that were deleted are read with each list",
         "web/gateway/sqs/queues.py",
         "at_ms=_NEVER_MS + queue.deleted",

@@ -157,8 +157,8 @@ SLIPS: Final = [
     Mutant(
         "a caller forgets what it has in hand when the file of tokens is read again",
         "web/gateway/callers.py",
-        "                caller.client = before[name].client\n",
-        "",
+        "before.pop(name, None) or Caller(",
+        "Caller(",
         GATEWAY + "test_rights.py -k in_hand",
     ),
     Mutant(

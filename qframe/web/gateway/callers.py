@@ -111,11 +111,19 @@ class Caller:
 
     def __init__(self, name: str, rule: TokenRule | None, clock: Clock) -> None:
         self.name = name
-        self.client: Client = Client() if rule is None else Client(rule.in_flight)
-        self._rule = rule
+        self.client: Client = Client()
+        self._clock = clock
+        self._rule: TokenRule | None = None
         self._bucket: LocalTokenBucket | None = None
-        if rule is not None and rule.rate is not None:
-            self._bucket = LocalTokenBucket(RateLimit(rule.rate), clock)
+        if rule is not None:
+            self.obey(rule)
+
+    def obey(self, rule: TokenRule) -> None:
+        """Gives it other rights and limits, which hold for what it has under way too."""
+        if self._rule is None or self._rule.rate != rule.rate:
+            limit = None if rule.rate is None else RateLimit(rule.rate)
+            self._bucket = None if limit is None else LocalTokenBucket(limit, self._clock)
+        self._rule, self.client.most = rule, rule.in_flight
 
     def require(self, right: GatewayRight, topic: str, group: str | None = None) -> None:
         """Checks that it has a right.
@@ -279,11 +287,11 @@ class Callers:
         before = {caller.name: caller for _, caller in self._known}
         known: list[tuple[bytes, Caller]] = []
         for name, rule in file.tokens.items():
-            caller = Caller(name, rule, self._clock)
-            if name in before:
-                caller.client = before[name].client
-                caller.client.most = rule.in_flight
+            caller = before.pop(name, None) or Caller(name, rule, self._clock)
+            caller.obey(rule)
             known += [(bytes.fromhex(each), caller) for each in rule.hashes]
+        for gone in before.values():
+            gone.obey(TokenRule(hashes=[]))
         self._known, self.groups = known, groups
 
 

@@ -32,7 +32,7 @@ async def published_lines(
         gateway: publishes.
         topic: its name.
         request: has the lines.
-        caller: who sends them; its rate and bounds hold.
+        caller: who sends them; its rate and bounds hold, and its right as it is at each line.
         most_bytes: how long a line may be at this gateway.
     """
     most = min(MOST_MESSAGES, gateway.app.settings.publish_batch)
@@ -41,6 +41,7 @@ async def published_lines(
         async for lines in lines_of(request, most_bytes, most, gateway.stopping):
             while wait_s := caller.wait_s(len(lines)):
                 await asyncio.sleep(wait_s)
+            caller.require("publish", topic)
             found = await _published(gateway, topic, lines)
             yield _encode_lines([line_out(one) for one in found])
             if not all(isinstance(one, Published | BadInput | BadRequest) for one in found):

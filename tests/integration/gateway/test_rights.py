@@ -316,3 +316,17 @@ def test_a_wrong_file_is_refused(app: QFrame, tmp_path: Path, text: str, why: st
         Callers(path, clock=SYSTEM_CLOCK, events=app.events)
     with pytest.raises(BadOption, match="cannot be read"):
         read_token_file(tmp_path / "none.toml")
+
+
+def test_what_a_caller_has_under_way_has_the_rights_of_the_file_as_it_is_now(
+    tmp_path: Path,
+) -> None:
+    file = Reloading(tmp_path)
+    caller = file.caller("next", rule("next", 'rate = "1/h"'))
+    assert caller.may("publish", "x")
+    assert caller.wait_s(1) == 0
+    assert caller is file.caller("next", rule("next", 'rate = "1/h"\nmax_batch = 2'))
+    assert caller.most_messages(9) == 2
+    assert caller.wait_s(1) > 0, "its rate is not begun anew"
+    file.caller("shop", "")
+    assert not caller.may("publish", "x")

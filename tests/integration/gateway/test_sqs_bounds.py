@@ -42,9 +42,9 @@ def sqs(tmp_path: Path, clock: VirtualClock, monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(queue_verbs, "MOST_QUEUES", 12)
     monkeypatch.setattr(move_verbs, "MOST_MOVES", 4)
     tokens = rules(
-        other=ALL, batcher=f'{ALL}\nrate = "1/h"', shop='publish = ["dead"]',
+        other=ALL, batcher=f'{ALL}\nrate = "1/h"', shop='publish = ["dead"]\nmax_batch = 1',
         reader='admin = ["dead", "mine"]\npublish = ["mine"]',
-        single='admin = ["dead"]\nconsume = ["dead"]',
+        single='admin = ["dead"]\nconsume = ["dead"]\nin_flight = 1',
     )  # fmt: skip
     with sqs_web(tmp_path, tokens=tokens, clock=clock) as sqs:
         sqs.made("dead")
@@ -156,6 +156,46 @@ def test_moves_are_listed_and_cancelled_by_admins_of_their_source_alone(sqs: Sqs
     sqs.ask("ListMessageMoveTasks", by="single", SourceArn=f"{ARN}dead")
 
 
+def revoking(sqs: SqsWeb, verb: str, folder: Path) -> Any:
+    """A verb of the gateway, after which only the owner has rights."""
+    call = getattr(sqs.gateway, verb)
+    path = folder / "none.toml"
+    path.write_text(rules(other="", shop=""), encoding="utf-8")
+
+    async def once(*given: Any, **more: Any) -> Any:
+        found = await call(*given, **more)
+        sqs.front._callers._read(path)
+        return found
+
+    return once
+
+
+def test_a_move_ends_with_the_rights_of_who_has_started_it(
+    sqs: SqsWeb, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sqs.made("jobs", RedrivePolicy=redrive("dead"))
+    sqs.made("elsewhere")
+    for _ in range(2):
+        sqs.sent("dead")
+    monkeypatch.setattr(move_verbs, "_AT_ONCE", 1)
+    monkeypatch.setattr(sqs.gateway, "publish", revoking(sqs, "publish", tmp_path))
+    move = moved(sqs, "other", DestinationArn=f"{ARN}elsewhere")
+    assert (move["Status"], move["ApproximateNumberOfMessagesMoved"]) == ("FAILED", 1)
+    assert "other has no right to admin 'dead'" in move["FailureReason"]
+    assert len(sqs.received("dead", WaitTimeSeconds=1)) == 1
+
+
+def test_a_stream_of_lines_ends_with_the_right_of_who_sends_it(
+    sqs: SqsWeb, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sqs.gateway, "publish_each", revoking(sqs, "publish_each", tmp_path))
+    lines = bearer("shop") | {"content-type": "application/x-ndjson"}
+    text = '{"body": 1}\n' * 3
+    reply = sqs.web.post("/v1/topics/dead/messages", content=text, headers=lines)
+    first, last = reply.text.splitlines()
+    assert ("stored" in first, "no right to publish" in last) == (True, True)
+
+
 # Attempts of a receive.
 
 
@@ -183,6 +223,16 @@ def test_a_repeated_attempt_gets_no_more_messages_than_it_asks_for(sqs: SqsWeb) 
         found = taken(sqs, "owner", attempt, 10)
     assert taken(sqs, "owner", attempt, 10) == found
     assert taken(sqs, "owner", attempt) == found[:1]
+
+
+def test_an_attempt_is_repeated_where_there_is_no_room_for_another(sqs: SqsWeb) -> None:
+    for _ in range(2):
+        sqs.sent("dead")
+    first = sqs.received("dead", by="single", WaitTimeSeconds=20, ReceiveRequestAttemptId="one")
+    again = sqs.received("dead", by="single", ReceiveRequestAttemptId="one")
+    assert [one["MessageId"] for one in again] == [one["MessageId"] for one in first]
+    with pytest.raises(SqsRefused, match="RequestThrottled"):
+        sqs.received("dead", by="single", ReceiveRequestAttemptId="two")
 
 
 def test_a_client_with_many_attempts_makes_another_one_forget_none(sqs: SqsWeb) -> None:

@@ -277,4 +277,3 @@ def test_what_the_store_has_not_answered_is_tried_again(
     for operation in ("DeleteMessage", "ChangeMessageVisibility"):
         with pytest.raises(SqsRefused, match="ServiceUnavailable"):
             sqs.ask(operation, QueueUrl="q", ReceiptHandle="x", VisibilityTimeout=5)
-

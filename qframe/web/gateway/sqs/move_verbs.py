@@ -28,6 +28,7 @@ from qframe.web.gateway.sqs.moves import (
 )
 from qframe.web.gateway.sqs.queues import GROUP, Queue
 from qframe.web.gateway.sqs.refusals import (
+    SqsRefusal,
     invalid_parameter,
     no_resource,
     throttled,
@@ -179,7 +180,7 @@ class MoveVerbs:
                 moved = await self._service.blocking(self._retry_dead, queue, call)
             await self._service.gather(queue)
             status, reason, moved = await self._move(queue, task, moved, call)
-        except QFrameError as error:
+        except (QFrameError, SqsRefusal) as error:
             reason = str(error)
         finally:
             self._running.give_back(call.caller.client)
@@ -206,6 +207,7 @@ class MoveVerbs:
         rate = task.rate or _FASTEST
         self._service.serve(queue)
         while True:
+            call.check(queue.name, "admin")  # it may have lost the right
             found = await self._gateway.pull(
                 queue.name, GROUP, most=min(_AT_ONCE, rate), wait_s=_WAIT_S, lease_s=_LEASE_S
             )
