@@ -21,7 +21,13 @@ from qframe.outbox.commits import CommitSignal
 from qframe.outbox.rows import KNOWN, LINES, OutboxStatements, line_of
 from qframe.outbox.transactions import OutboxTransaction, transaction_of
 from qframe.producing.entry import MAX_PRIORITY, MAX_SEQUENCE, entry_of
-from qframe.producing.outgoing import MessageOptions, Outgoing, outgoing, refuse_one_body
+from qframe.producing.outgoing import (
+    MessageOptions,
+    Outgoing,
+    outgoing,
+    refuse_envelope,
+    refuse_one_body,
+)
 from qframe.stores.topic_options import TopicOptions
 from qframe.stores.types import Entry
 from qframe.tables import DEFAULT_PREFIX, tables
@@ -306,6 +312,7 @@ class Outbox:
         token = new_token(self._clock)
         rows = []
         for number, item in enumerate(items):
+            refuse_envelope(item)
             message = item if isinstance(item, Outgoing) else Outgoing(item)
             if facts is None:
                 _refuse_options_of_a_kind(whole.name, message)

@@ -19,7 +19,7 @@ from zlib import crc32
 
 from qframe.codec import batch_mark, encode_bodies, subject_of
 from qframe.errors import BadKey
-from qframe.producing.outgoing import Outgoing
+from qframe.producing.outgoing import Outgoing, is_envelope
 from qframe.stores.types import Entry
 from qframe.topic import Kind, Topic, checked_keys
 
@@ -70,7 +70,9 @@ def _columns(items: Sequence[Any]) -> tuple[Sequence[Any], list[Any] | None] | N
     """Bodies, and keys where all have one; None where one is not plain, or some have keys."""
     kinds = set(map(type, items))
     if kinds != {Outgoing}:
-        return None if any(issubclass(kind, Outgoing) for kind in kinds) else (items, None)
+        if any(issubclass(kind, Outgoing) for kind in kinds) or is_envelope(items[0]):
+            return None
+        return items, None
     for item in items:
         if (
             item.headers is not None

@@ -70,6 +70,30 @@ def refuse_one_body(items: Any) -> None:
         )  # fmt: skip
 
 
+def is_envelope(item: Any) -> bool:
+    """Whether an item of several reads like an `Outgoing` written as a dict."""
+    return (
+        isinstance(item, dict)
+        and "body" in item
+        and len(item) > 1
+        and item.keys() <= frozenset(Outgoing.__struct_fields__)
+    )
+
+
+def refuse_envelope(item: Any) -> None:
+    """Refuses a dict that may be meant as a body, or as a message with its options.
+
+    Raises:
+        BadBody: if it is one.
+    """
+    if is_envelope(item):
+        raise BadBody(
+            "body", item, "it may be a body, or a message with its options",
+            "write Outgoing(**item) for a message with options, or Outgoing(item) for a body that "
+            "has these fields",
+        )  # fmt: skip
+
+
 class MessageOptions(TypedDict, total=False):
     """The keyword arguments of every `publish`; `Outgoing` tells what they mean."""
 

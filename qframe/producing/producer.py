@@ -17,7 +17,13 @@ from qframe.producing.bulk import plain_entries
 from qframe.producing.catalog import TopicCatalog
 from qframe.producing.entry import entry_of
 from qframe.producing.entry_sender import EntrySender
-from qframe.producing.outgoing import MessageOptions, Outgoing, outgoing, refuse_one_body
+from qframe.producing.outgoing import (
+    MessageOptions,
+    Outgoing,
+    outgoing,
+    refuse_envelope,
+    refuse_one_body,
+)
 from qframe.producing.sweeping import OccasionalSweeper
 from qframe.stores.base import Publishing
 from qframe.stores.types import Entry
@@ -209,6 +215,7 @@ class Producer:
         plain = Outgoing(None)
         for number, item in enumerate(items, place):
             if not isinstance(item, Outgoing):
+                refuse_envelope(item)
                 plain.body = item
                 item = plain
             entries.append(entry_of(topic, item, f"{token}-{number}", mark, max_body))

@@ -126,6 +126,8 @@ def test_a_wrong_message_leaves_the_transaction_as_it_was(engine: Engine) -> Non
         with pytest.raises(BadKey):
             outbox.publish_many(session, orders, [1, Outgoing(2, key="")])
         for one in ({"number": 1}, "abc", b"ab", None):
+            with pytest.raises(BadBody, match=r"write Outgoing\(\*\*item\)"):
+                outbox.publish_many(session, orders, [{"body": 1, "key": "k"}])
             with pytest.raises(BadOption, match="it is a single body"):
                 outbox.publish_many(session, "orders", one)  # type: ignore[arg-type]
         session.commit()

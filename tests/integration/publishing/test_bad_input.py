@@ -148,6 +148,26 @@ def test_a_coordinator_that_there_is_not_is_refused(tmp_path: Path) -> None:
                 app.run(burst=True)
 
 
+@pytest.mark.gate
+@pytest.mark.parametrize("count_of", [1, 100], ids=["few", "many"])
+def test_a_dict_that_reads_like_a_message_with_options_is_refused_and_both_ways_are_named(
+    app: QFrame, count_of: int
+) -> None:
+    """The gateway takes it for one; here its key was part of the body, and order was lost."""
+    item = {"body": 1, "key": "a"}
+    for items in ([item] * count_of, (each for each in [item] * count_of)):
+        with pytest.raises(BadBody, match=r"Outgoing\(\*\*item\) .* or Outgoing\(item\)"):
+            app.publish_many("stream", items)
+    assert count(app) == 0
+    app.publish_many("stream", [Outgoing(**item)] * count_of)
+    app.publish_many("stream", [Outgoing(item)] * count_of)
+    plain: list[Any] = [{"body": 1}, {"body": 1, "of": "a mail"}, {"key": "a", "id": "b"}]
+    for body in plain:
+        app.publish_many("stream", [body] * count_of)
+    app.publish("stream", item)
+    assert count(app) == 5 * count_of + 1
+
+
 def test_a_call_that_means_another_is_refused_with_the_one_that_is_meant(app: QFrame) -> None:
     for items in ("abc", b"abc", {"total": 5}, 5, Outgoing(1)):
         with pytest.raises(BadOption, match=r"it is a single body, .* give a list: \[body\]"):
