@@ -27,6 +27,7 @@ HEALTHY = {
     f"qframe_workers{GROUP}}}": "2x70",
     f"qframe_slots_unowned{GROUP}}}": "0x20 1 0x70",
     f"qframe_paused{GROUP}}}": "0x70",
+    f"qframe_spark{GROUP}}}": "0x70",
     f"qframe_damaged{GROUP}}}": "0x70",
     f'qframe_longest_running_seconds{GROUP},process="1"}}': "0+20x40 0+20x40",
     f'qframe_handled_total{GROUP},outcome="ack"}}': "0+600x70",
@@ -50,6 +51,11 @@ TROUBLES: dict[str, dict[str, str]] = {
     "QframeLagGrows": {f'qframe_messages{GROUP},state="todo"}}': "2000+50x70"},
     "QframeDeadGrows": {f"qframe_dead{GROUP}}}": "3x50 9x20"},
     "QframeNoWorker": {f"qframe_workers{GROUP}}}": "2x50 0x20"},
+    "QframeQueryBehind": {
+        f"qframe_spark{GROUP}}}": "1x70",
+        f"qframe_workers{GROUP}}}": "0x70",
+        f"qframe_oldest_due_seconds{GROUP}}}": "90000+60x70",
+    },
     "QframeSlotsUnowned": {f"qframe_slots_unowned{GROUP}}}": "0x50 2x20"},
     "QframeStuckHandler": {f'qframe_longest_running_seconds{GROUP},process="1"}}': "0+60x70"},
     "QframeRetryStorm": {
@@ -75,6 +81,11 @@ HARMLESS: dict[str, dict[str, str]] = {
         f"qframe_paused{GROUP}}}": "1x70",
         f"qframe_oldest_due_seconds{GROUP}}}": "0+60x70",
         f'qframe_messages{GROUP},state="todo"}}': "2000+50x70",
+    },
+    "a Spark query between two runs": {
+        f"qframe_spark{GROUP}}}": "1x70",
+        f"qframe_workers{GROUP}}}": "0x70",
+        f"qframe_oldest_due_seconds{GROUP}}}": "0+60x70",
     },
     "a worker that is restarted": {f"qframe_workers{GROUP}}}": "2x58 0 2x10"},
     "nothing to do, and nobody there": {

@@ -73,6 +73,8 @@ def in_words(tuning: Tuning) -> str:
         "threads": tuning.threads, "rate": tuning.rate, "in flight": tuning.in_flight
     }  # fmt: skip
     words = [f"{name} {value}" for name, value in values.items() if value is not None]
+    if tuning.reader is not None:
+        words.append("follows a Spark query")
     if tuning.keys:
         words.append(f"{counted(len(tuning.keys), 'key')} paused")
     return ", ".join(["paused"] * tuning.paused + words)

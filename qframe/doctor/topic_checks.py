@@ -100,7 +100,7 @@ def retention(facts: GroupFacts) -> Finding | None:
         check="retention", level="warning",
         what=f"group {facts.totals.group} keeps messages of stream {topic.name} for longer than "
         f"retain ({topic.retain_ms / 1000:g} s), since it has not handled them",
-        remedy="start workers for it; if nobody needs it: "
+        remedy=f"{_start(facts)}; if nobody needs it: "
         f"qframe drop-group {topic.name} {facts.totals.group}",
     )  # fmt: skip
 
@@ -108,7 +108,7 @@ def retention(facts: GroupFacts) -> Finding | None:
 def workers(facts: GroupFacts) -> Finding | None:
     """A group that has work has a worker."""
     count = facts.totals.todo + facts.totals.doing
-    if facts.workers or not count:
+    if facts.workers or facts.totals.tuning.reader or not count:
         return None
     return Finding(
         check="workers", level="warning",
@@ -127,6 +127,11 @@ def parked(facts: GroupFacts) -> Finding | None:
     return Finding(
         check="parked", level="warning",
         what=f"group {facts.totals.group} of {facts.topic.name} has parked max_parked messages in "
+def _start(facts: GroupFacts) -> str:
+    """Who reads the group, to be started."""
+    return "start its Spark query" if facts.totals.tuning.reader else "start workers for it"
+
+
         f"slots {slots}, and reads no further there",
         remedy=f"see what fails: {_failing(facts)}; skip a key's first message, or raise "
         "max_parked",

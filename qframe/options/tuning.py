@@ -19,8 +19,12 @@ from qframe.options.hold import HOLD, Hold, hold_of
 RESET: Final = "reset"
 YES: Final = "yes"
 STACKS: Final = "stacks_until_ms"
+TAKEN: Final = "taken_ms"
 STACKS_S: Final = 60.0
 """For how long workers report stacks once somebody has asked."""
+
+READER: Final = "reader"
+SPARK: Final = "spark"
 
 Reset = Literal["reset"]
 
@@ -37,6 +41,8 @@ class Tuning(msgspec.Struct, frozen=True, kw_only=True):
         keys: the keys that are paused, by key: nothing of them is handled.
         stacks_until_ms: until when, by the store's clock, workers report where their handlers are
             in their code; None where nobody has asked for that.
+        reader: `spark` for a group that follows a streaming query of Spark, which no worker is to
+            serve; None for a group of workers.
     """
 
     threads: int | None = None
@@ -46,6 +52,7 @@ class Tuning(msgspec.Struct, frozen=True, kw_only=True):
     hold: Hold | None = None
     keys: dict[str, Hold] = {}
     stacks_until_ms: int | None = None
+    reader: str | None = None
 
     @property
     def holds(self) -> list[Hold]:
@@ -93,7 +100,9 @@ def _read(name: str, text: str) -> object:
         if text != YES:
             raise BadOption(name, text, f"it must be {YES!r}", "use qframe pause and resume")
         return True
-    if name == STACKS and text.isascii() and text.isdigit():
+    if name == READER and text == SPARK:
+        return text
+    if name in (STACKS, TAKEN) and text.isascii() and text.isdigit():
         return int(text[:15])
     number = name in ("threads", "in_flight") and text.isascii() and text.isdigit()
     return _checked(name, int(text[:9]) if number else text)

@@ -145,6 +145,7 @@ def read_options(given: Mapping[str, str]) -> ReadOptions:
             "dead letters belong to a group",
             "name the group with option group",
         )
+    _refuse_backwards(read.starting, read.ending)
     if read.ending == EARLIEST:
         raise BadOption(
             "option endingOffsets", EARLIEST, "no message lies before the first",
@@ -200,6 +201,23 @@ def check_slots(options: ReadOptions, topic: Topic) -> None:
             raise BadOption(
                 f"option {name}", max(unknown), f"the slots are {span_of(topic)}",
                 "name slots that the topic has",
+            )  # fmt: skip
+
+
+def _refuse_backwards(starting: str | dict[int, int], ending: str | dict[int, int]) -> None:
+    """Refuses a slot that would begin behind its end: nothing of it would be read.
+
+    Raises:
+        BadOption: naming the end.
+    """
+    if isinstance(starting, str) or isinstance(ending, str):
+        return
+    for slot, offset in sorted(ending.items()):
+        if offset < starting.get(slot, 0):
+            raise BadOption(
+                "option endingOffsets", {slot: offset},
+                f"startingOffsets begins behind it, at {starting[slot]}",
+                "give it the larger offset, or leave it out",
             )  # fmt: skip
 
 

@@ -9,7 +9,7 @@ from typing import Final
 import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
 
-from qframe.errors import BadInput, MessagesGone, UnknownTopic
+from qframe.errors import BadInput, BadOption, MessagesGone, UnknownTopic
 from qframe.message import Delivery
 from qframe.spark.deliveries import Table
 from qframe.spark.options import LATEST, ReadOptions, TopicAddress
@@ -72,6 +72,24 @@ def ends(store: Groups, address: TopicAddress, asked: str | Mapping[int, int]) -
     if isinstance(asked, str):
         return found
     return found | {slot: min(offset, found[slot]) for slot, offset in asked.items()}
+
+
+def refuse_beyond(store: Groups, address: TopicAddress, options: ReadOptions) -> None:
+    """Refuses offsets beyond a slot's end: what they name is not there, and would not be missed.
+
+    Raises:
+        BadOption: naming the first of them.
+    """
+    found = heads(store, address)
+    for name, asked in (("startingOffsets", options.starting), ("endingOffsets", options.ending)):
+        for slot, offset in () if isinstance(asked, str) else sorted(asked.items()):
+            if offset > found.get(slot, offset):  # one that was split meanwhile has no end
+                raise BadOption(
+                    f"option {name}", {slot: offset}, f"slot {slot} ends at offset {found[slot]}: "
+                    "that was never published, or the store came back with an older state",
+                    "name offsets up to the end, or set failOnDataLoss to false to read what is "
+                    "there",
+                )  # fmt: skip
 
 
 def read_range(

@@ -10,7 +10,7 @@ from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 from qframe.spark.deliveries import Table
 from qframe.spark.filters import Bounds
 from qframe.spark.options import ReadOptions, TopicAddress
-from qframe.spark.ranges import PAGE, Range, begins, ends, read_range
+from qframe.spark.ranges import PAGE, Range, begins, ends, read_range, refuse_beyond
 from qframe.stores.records import ChosenDead
 
 
@@ -28,10 +28,17 @@ class LogReader(DataSourceReader):
         self._bounds = Bounds()
 
     def partitions(self) -> list[InputPartition]:
-        """The offsets to read now, by slot."""
+        """The offsets to read now, by slot.
+
+        Raises:
+            BadOption: if an option names an offset beyond the slot's end, unless `failOnDataLoss`
+                is false.
+        """
         bounds, options = self._bounds, self._options
         store = self._address.open()
         try:
+            if options.fail_on_loss:
+                refuse_beyond(store, self._address, options)
             first = begins(store, self._address, options.starting)
             end = ends(store, self._address, options.ending)
             if bounds.since_ms:

@@ -16,9 +16,10 @@ from pyspark.sql.streaming.datasource import (
 
 from qframe.clock import SYSTEM_CLOCK
 from qframe.errors import BadInput, BadOption, MessagesGone, TopicMismatch, UnknownTopic
+from qframe.options.tuning import READER, SPARK
 from qframe.spark.options import ReadOptions, TopicAddress
 from qframe.spark.ranges import Range, begins, firsts, grown, heads, read_range
-from qframe.stores.base import Groups, Store
+from qframe.stores.base import Store
 from qframe.stores.types import NO_EPOCH
 
 Offsets = dict[str, dict[str, int]]  # of the topic, by slot, as JSON has it
@@ -55,7 +56,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._offsets(start)
 
     def latestOffset(self, start: Offsets, limit: ReadLimit) -> Offsets:  # noqa: N802
-        """How far the next batch goes.
+        """How far the next batch goes; the group moves to where it starts.
 
         Raises:
             MessagesGone: if a slot ends before `start`, unless that is no failure.
@@ -71,6 +72,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if latest.growth.step != self._address.topic.growth.step:
             raise grown(latest)
         older = self._older(begin, end)
+        self._move_group(begin | older)  # Spark asks once the batch up to there is done
         if self._target is not None:
             end = {slot: min(offset, self._target[slot]) for slot, offset in end.items()}
         end = {slot: max(offset, begin[slot]) for slot, offset in end.items()}
@@ -140,8 +142,11 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._opened = opened
         return self._opened
 
-    def _follow(self, store: Groups, group: str) -> None:
-        """Subscribes the group; one that workers have used would be moved under their hands."""
+    def _follow(self, store: Store, group: str) -> None:
+        """Subscribes the group, and notes that a query reads it, so that nobody misses a worker.
+
+        One that workers have used would be moved under their hands.
+        """
         topic = self._address.topic
         store.subscribe(topic, group, _EARLIEST)
         if any(epoch != NO_EPOCH for epoch in store.epochs(topic, group).values()):
@@ -149,6 +154,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 "option group", group, "workers use this group; the query would move its offsets",
                 "give the query its own group",
             )  # fmt: skip
+        store.tune(topic, group, {READER: SPARK})
 
     def _older(self, begin: Mapping[int, int], end: Mapping[int, int]) -> dict[int, int]:
         """The ends of slots that are behind what was read of them.

@@ -148,6 +148,10 @@ class StoreNumbers:
                 "qframe_paused", "1 while the group is paused.",
                 lambda one: float(one.totals.tuning.paused or False),
             ),
+            each(
+                "qframe_spark", "1 for a group that follows a Spark query, and has no worker.",
+                lambda one: float(one.totals.tuning.reader is not None),
+            ),
             _gauge(
                 "qframe_damaged",
                 "1 for a group whose keys hold what qframe did not write; it has no other numbers.",

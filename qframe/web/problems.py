@@ -69,6 +69,9 @@ def _of_group(each: GroupLook, points: Sequence[ChartPoint]) -> list[Problem]:
         level: Literal["bad", "warn"] = "bad" if ready else "warn"
         note(level, f"no worker is alive, and {count(totals.lag)} wait", "start a worker for it")
     elif each.unowned and each.workers:
+    elif totals.tuning.reader is not None:
+        if totals.lag:
+            note("note", f"{count(totals.lag)} wait for its Spark query", "see that it runs")
         note(
             "bad", f"{each.unowned} of {each.topic.slots} slots have no owner",
             "look whether it stays so: a worker that died is replaced when its session has expired",

@@ -69,7 +69,26 @@ def test_offsets_choose_what_is_read(spark: SparkSession, redis_space: Space) ->
     some = read(spark, topic, startingOffsets='{"0": 10}', endingOffsets='{"0": 13}')
     assert numbers(some) == [10, 11, 12]
     assert numbers(read(spark, topic, startingOffsets="latest")) == []
-    assert numbers(read(spark, topic, endingOffsets='{"0": 9999}')) == list(range(100))
+    beyond = {"endingOffsets": '{"0": 9999}', "failOnDataLoss": "false"}
+    assert numbers(read(spark, topic, **beyond)) == list(range(100))
+
+
+@pytest.mark.parametrize(
+    ("asked", "left"),
+    [
+        ({"startingOffsets": '{"0": 11}'}, []),
+        ({"startingOffsets": '{"0": 4}', "endingOffsets": '{"0": 11}'}, [4, 5, 6, 7, 8, 9]),
+    ],
+)
+def test_offsets_beyond_the_end_are_an_error_or_left_out(
+    spark: SparkSession, space: Space, asked: dict[str, str], left: list[int]
+) -> None:
+    topic = space.topic(slots=1)
+    space.fill(topic, 10)
+    with pytest.raises(PySparkException, match=r"\{0: 11\}: slot 0 ends at offset 10"):
+        space.read(spark, topic, **asked).collect()
+    assert numbers(space.read(spark, topic, failOnDataLoss="false", **asked)) == left
+    assert numbers(space.read(spark, topic, startingOffsets='{"0": 10}')) == []  # nothing is new
 
 
 def test_filters_that_are_pushed_down_give_what_they_say(
@@ -207,6 +226,8 @@ def test_a_table_whose_topic_grows_before_it_is_read_fails_and_leaves_nothing_ou
         ("stream", {"startingOffsets": '{"4": 0}'}, BadInput, "option startingOffsets 4"),
         ("stream", {"startingOffsets": '{"0": -1}'}, BadInput, "option startingOffsets"),
         ("stream", {"endingOffsets": "earliest"}, BadInput, "option endingOffsets 'earliest'"),
+        ("stream", {"startingOffsets": '{"0": 5}', "endingOffsets": '{"0": 4}'}, BadInput,
+         "endingOffsets {0: 4}: startingOffsets begins behind it, at 5"),
         ("stream", {"maxMessagesPerTrigger": "5"}, BadInput, "option maxMessagesPerTrigger"),
         ("stream", {"group": "g"}, BadInput, "option group 'g': a batch read has no group"),
         ("stream", {"deadLetters": "true", "group": "g", "startingOffsets": "latest"}, BadInput,

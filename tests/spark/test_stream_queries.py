@@ -9,7 +9,11 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import StreamingQuery
 from topics import Space
 
-from qframe import Topic
+from qframe import QFrame, Topic
+from qframe.clock import SYSTEM_CLOCK
+from qframe.doctor.examine import examine
+from qframe.options.settings import Settings
+from qframe.telemetry.store_numbers import StoreNumbers
 
 
 def source(spark: SparkSession, space: Space, topic: Topic, **options: str) -> DataFrame:
@@ -48,8 +52,29 @@ def test_a_query_reads_in_batches_of_the_size_asked_and_goes_on_from_its_checkpo
     second = into_topic(copied, space, target, tmp_path / "checkpoint")
     assert rows_of(second) == [30]
     assert sorted(int(each) for each in space.bodies(target)) == list(range(280))
-    # Spark tells the source of its last batch when it plans the next one.
-    assert sum(one.todo for one in space.store.stats(source_topic, "copy")) <= 30
+
+
+def test_a_query_that_has_read_everything_leaves_no_lag_and_nobody_misses_a_worker(
+    spark: SparkSession, space: Space, tmp_path: Path
+) -> None:
+    """Its last batch stayed due, which was two critical alerts, and a worker was advised."""
+    topic, target = space.topic(), space.topic("copied")
+    space.fill(topic, 50)
+    df = source(spark, space, topic, group="copy").select("key", "body")
+    into_topic(df, space, target, tmp_path / "checkpoint")
+    assert [one.todo for one in space.store.stats(topic, "copy")] == [0, 0, 0, 0]
+    space.fill(topic, 30, first=50)  # between two runs of the query
+    seen = examine(Settings.load(store=space.url, namespace=space.namespace), SYSTEM_CLOCK)
+    assert [each for each in seen.findings if "orders/copy" in each.what] == []
+    with QFrame(store=space.url, namespace=space.namespace) as app:
+        numbers = StoreNumbers(app.store, roster=app.coordinator.roster, clock=SYSTEM_CLOCK)
+        values = {each.name: dict(each.values) for each in numbers.families()}
+        [waits, *_] = app.admin.peek(topic, "copy", states=["todo"])
+        told = {each.group: each for each in app.admin.explain(topic, waits.id)}["copy"]
+    assert values["qframe_spark"]["orders", "copy"] == 1
+    assert values["qframe_spark"]["orders", "g"] == 0
+    assert values["qframe_messages"]["orders", "copy", "todo"] == 30
+    assert "copy follows a Spark query" in told.causes[0].text
 
 
 def test_a_batch_that_is_written_again_is_published_once(
