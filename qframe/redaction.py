@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import re
-from typing import Final
+from collections.abc import Callable, Mapping
+from typing import Any, Final
 
 from qframe.errors import BadUrl
+
+STARS: Final = "***"
 
 # Literal examples stay as they are, since errors give them as remedies.
 _USER_INFO: Final = re.compile(r"(?<=://)(?!user(?::password)?@host)[^\s'\"]*@")
@@ -24,6 +27,25 @@ def redacted(text: str) -> str:
     """
     text = _PARAMETER.sub(r"\1\2***", _USER_INFO.sub("***@", text))
     return _SPOKEN.sub(r"\1\2***", text)
+
+
+def without_hidden(value: Any, redact: Callable[[str], bool]) -> Any:
+    """A decoded body without what is not shown of it.
+
+    Args:
+        value: the body, or a part of it.
+        redact: says by its name whether the value of a field is hidden.
+    """
+    if isinstance(value, str):
+        return redacted(value)
+    if isinstance(value, list):
+        return [without_hidden(item, redact) for item in value]
+    if isinstance(value, Mapping):
+        return {
+            name: STARS if redact(str(name)) else without_hidden(field, redact)
+            for name, field in value.items()
+        }
+    return value
 
 
 def shown_url(url: str) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from qframe.admin.context import AdminRole
@@ -69,6 +69,7 @@ class FindingAdmin(AdminRole):
         limit: int = 20,
         look: int = LOOK,
         place: str | None = None,
+        redact: Callable[[str], bool] | None = None,
     ) -> Hits:
         """Finds messages by what they have; all that is given must fit.
 
@@ -89,9 +90,12 @@ class FindingAdmin(AdminRole):
             limit: how many messages are enough; a page that has more is returned whole.
             look: how many messages to look at, at most.
             place: where an earlier search has ended, with the same arguments.
+            redact: says by its name whether the value of a field or header is hidden from whoever
+                searches; by default none is.
 
         Raises:
-            BadOption: if `state` or `place` is not as described, or a number is below 1.
+            BadOption: if `state` or `place` is not as described, a number is below 1, or a value
+                that is hidden is asked for.
             NotAllowed: if headers, error or body are asked for without the right to see bodies.
         """
         context = self._context
@@ -103,8 +107,9 @@ class FindingAdmin(AdminRole):
             )
         query = Query(
             id=id, key=key, tag=tag, headers=headers or {}, error=error, state=state,
-            body=body or {},
+            body=body or {}, redact=redact,
         )  # fmt: skip
+        query.check_shown()
         topics = self._topics(topic)
         hits = searched(
             context.store,

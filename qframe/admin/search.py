@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -12,6 +12,7 @@ import msgspec
 from qframe.admin.rounds import LOOK_UP_S, Rounds
 from qframe.codec import decode_body, tags_of
 from qframe.errors import BadOption
+from qframe.redaction import without_hidden
 from qframe.stores.base import Searching
 from qframe.stores.records import Found, Record, Sought
 from qframe.topic import Topic
@@ -44,6 +45,8 @@ class Query:
         error: a text in its error, whatever the case.
         state: where it stands.
         body: values in its body, by path: `user.id`, `lines.0.sku`.
+        redact: says by its name whether the value of a field or header is hidden. What is hidden
+            fits nothing, so nobody finds a value that they are not shown.
     """
 
     id: str | None = None
@@ -53,6 +56,21 @@ class Query:
     error: str | None = None
     state: str | None = None
     body: Mapping[str, str] = field(default_factory=dict)
+    redact: Callable[[str], bool] | None = None
+
+    def check_shown(self) -> None:
+        """Refuses a query for a value that is hidden.
+
+        Raises:
+            BadOption: if it asks for one.
+        """
+        hides = self.redact or (lambda _: False)
+        for name, value in self.headers.items():
+            if value is not None and hides(name):
+                raise _hidden("header", name)
+        for path in self.body:
+            if any(map(hides, path.split("."))):
+                raise _hidden("body", path)
 
     @property
     def sought(self) -> Sought:
@@ -74,16 +92,21 @@ class Query:
             return False
         headers = record.headers or {}
         for name, value in self.headers.items():
-            if name not in headers or value not in (None, headers[name]):
+            if name not in headers or value not in (None, self._shown(headers[name])):
                 return False
         return not self.body or self._fits_body(record)
 
     def _fits_body(self, record: Record) -> bool:
         try:
             body = decode_body(record.body, record.headers)
-        except msgspec.DecodeError:
+            return all(
+                _text(self._shown(_at(body, path))) == value for path, value in self.body.items()
+            )
+        except (msgspec.DecodeError, RecursionError):
             return False
-        return all(_text(_at(body, path)) == value for path, value in self.body.items())
+
+    def _shown(self, value: Any) -> Any:
+        return value if self.redact is None else without_hidden(value, self.redact)
 
 
 @dataclass(frozen=True)
@@ -233,6 +256,10 @@ class _Scan:
             if within is None:
                 return None
         return within or ""
+
+
+def _hidden(option: str, name: str) -> BadOption:
+    return BadOption(option, name, "its value is hidden here", "search by what is shown")
 
 
 def place_behind(name: str, *, has_found: bool) -> str:

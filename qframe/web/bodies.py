@@ -14,13 +14,12 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from qframe.codec import RAW, TYPE_HEADER
-from qframe.redaction import redacted
+from qframe.redaction import STARS, redacted
 from qframe.stores.records import Record
 
 MOST_CHARS: Final = 65_536
 _MOST_LAID_OUT: Final = 4 * 2**20
 _MOST_BYTES: Final = 4096
-_STARS: Final = "***"
 _SECRET: Final = re.compile(
     r"(?i)passw(or)?d|passphrase|secret|token|api_?-?key|private_?-?key|authorization|credential"
     r"|cookie|card_?-?number|\bcvv\b|\bssn\b|\biban\b"
@@ -72,7 +71,7 @@ def shown_body(record: Record, redact: Redact, *, most: int | None = MOST_CHARS)
 def shown_headers(headers: Mapping[str, str] | None, redact: Redact) -> list[tuple[str, str]]:
     """The headers of a message for people."""
     return [
-        (name, _STARS if redact(name) else redacted(value))
+        (name, STARS if redact(name) else redacted(value))
         for name, value in sorted((headers or {}).items())
     ]
 
@@ -105,7 +104,7 @@ def _laid_out(value: Any, line: str, redact: Redact) -> Iterator[str]:
         for number, (name, field) in enumerate(value):
             yield f"{',' if number else '{'}{inner}{_quoted(name)}: "
             if redact(name):
-                yield f'"{_STARS}"'
+                yield f'"{STARS}"'
             else:
                 yield from _laid_out(field, inner, redact)
         yield f"{line}}}"

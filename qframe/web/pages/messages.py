@@ -66,6 +66,7 @@ def _searched(visit: Visit, wanted: Wanted, topic: str | None, group: str | None
         topic, id=facts.get("id"), key=facts.get("key"), tag=facts.get("tag"),
         headers=wanted.headers, error=facts.get("error"), state=facts.get("state"),
         body=wanted.body, limit=SHOWN, look=LOOK, place=visit.asked("from"),
+        redact=visit.desk.redact,
     )  # fmt: skip
     if group is not None:
         hits = replace(hits, records=_of_group(hits.records, group))

@@ -22,6 +22,7 @@ from qframe.schedules.records import GROUP as LEADER
 from qframe.schedules.records import TOPIC as SCHEDULES
 from qframe.stores.types import PullRequest, PullTerms, Settlement
 from qframe.web.acts import ACTS
+from qframe.web.bodies import named_like_a_secret
 from qframe.web.pages import PAGES, schedules
 
 
@@ -157,6 +158,42 @@ def test_a_body_is_shown_as_text_with_all_digits_and_without_what_is_named_like_
     assert str(2**60 + 3) in file.text
     assert SECRET not in file.text
     assert file.headers["content-disposition"] == 'attachment; filename="body.txt"'
+
+
+ASKED = {"card": {"cvv": "123"}, "url": "redis://u:123@db/0", "n": 7, "cvv": 123}
+
+
+@pytest.mark.parametrize(
+    ("words", "is_found"),
+    [
+        ("body.cvv:123", False),
+        ("body.card.cvv:123", False),
+        ("id:shown body.card.cvv:123", False),
+        ("body.url:redis://u:123@db/0", False),
+        ("header.authorization:123", False),
+        ("header.link:redis://u:123@db/0", False),
+        ("body.url:redis://***@db/0", True),
+        ("header.link:redis://***@db/0", True),
+        ("header.authorization:", True),
+        ("body.n:7", True),
+    ],
+)
+def test_what_is_hidden_is_not_found_by_its_value_and_what_is_shown_is(
+    tmp_path: Path, words: str, is_found: bool
+) -> None:
+    topic = Topic("cards", kind="ordered", slots=1)
+    with QFrame(f"sqlite:///{tmp_path / 'q.db'}") as app:
+        app.declare(topic)
+        app.store.subscribe(topic, "g")
+        headers = {"authorization": "123", "link": "redis://u:123@db/0"}
+        app.publish(topic, ASKED, key="k", id="shown", headers=headers)
+        shown = browser(app, "reader").get("/messages", params={"q": words})
+        assert ("/messages/shown?" in shown.text) is is_found
+        if shown.status_code != 200:
+            assert "its value is hidden here; search by what is shown" in text_of(shown.text)
+        for card, found in (('{"cvv":"123"}', []), ('{"cvv":"***"}', ["shown"])):
+            hits = app.admin.search(topic, body={"card": card}, redact=named_like_a_secret)
+            assert [each.id for each in hits.records] == found
 
 
 def test_a_program_says_by_its_name_what_is_hidden(app: QFrame) -> None:
