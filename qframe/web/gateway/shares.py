@@ -8,9 +8,13 @@ from collections.abc import Callable, Hashable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from contextvars import copy_context
-from typing import Any, Generic, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
+from qframe.clock import SYSTEM_CLOCK, Clock
 from qframe.web.gateway.deliveries import Client
+
+_ONE_IN: Final = 16
+_LATELY_S: Final = 1.0
 
 T = TypeVar("T")
 
@@ -79,6 +83,10 @@ class Lines(Generic[T]):
             del self._lines[holder]
         return True
 
+    def has(self, holder: Client | None) -> bool:
+        """Whether a holder has a line."""
+        return holder in self._lines
+
     def holders(self) -> list[Client | None]:
         """The holders of what waits, in the order of their turns."""
         return list(self._lines)
@@ -99,17 +107,23 @@ class Lines(Generic[T]):
 class FairThreads:
     """Threads that callers share: the calls of one that has its share wait behind each other.
 
+    While others have asked within a second, a caller has a few threads at most. Python runs one
+    thread at a time, and so do some stores, so each call that is under way delays all others.
     Its methods are called in one event loop.
 
     Args:
         most: how many threads there are.
         name: how their names begin.
+        clock: says what was within a second.
     """
 
-    def __init__(self, most: int, name: str) -> None:
+    def __init__(self, most: int, name: str, clock: Clock = SYSTEM_CLOCK) -> None:
         self._threads = ThreadPoolExecutor(most, name)
+        self._few = max(2, most // _ONE_IN)
         self._share = Share(most)
         self._lines: Lines[asyncio.Future[None]] = Lines()
+        self._asked: dict[Client, float] = {}  # the last is the latest
+        self._clock = clock
 
     async def call(self, client: Client | None, function: Callable[..., T], *args: Any) -> T:
         """Calls what may block, once the client has a thread for it.
@@ -132,7 +146,10 @@ class FairThreads:
         return await asyncio.wrap_future(called)
 
     async def _wait(self, client: Client | None) -> None:
-        if self._share.take(client):
+        if client is not None:  # what asks for itself, such as a probe, asks for little
+            self._asked.pop(client, None)
+            self._asked[client] = self._clock.monotonic_s()
+        if self._take(client):
             return
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._lines.add(client, turn)
@@ -144,6 +161,18 @@ class FairThreads:
             self._go_on()
             raise
 
+    def _take(self, client: Client | None) -> bool:
+        is_few = self._share.held(client) < self._few or not self._has_others(client)
+        return is_few and self._share.take(client)
+
+    def _has_others(self, client: Client | None) -> bool:
+        since_s = self._clock.monotonic_s() - _LATELY_S
+        for other, asked_s in list(self._asked.items()):
+            if asked_s >= since_s:
+                break
+            del self._asked[other]
+        return any(other is not client for other in self._asked)
+
     def _end(self, client: Client | None) -> None:
         self._share.give_back(client)
         self._go_on()
@@ -151,7 +180,7 @@ class FairThreads:
     def _go_on(self) -> None:
         """Gives free threads to those who wait."""
         for holder in self._lines.holders():
-            if self._share.take(holder):
+            while self._lines.has(holder) and self._take(holder):
                 turn = self._lines.pop(holder)
                 if turn.cancelled():  # what waited there goes on with the others
                     self._share.give_back(holder)

@@ -20,7 +20,7 @@ from starlette.testclient import TestClient
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from qframe import Outgoing, QFrame, Topic
-from qframe.clock import SYSTEM_CLOCK
+from qframe.clock import SYSTEM_CLOCK, VirtualClock
 from qframe.telemetry.meters import Meters
 from qframe.web.gateway import Gateway, asking, connections, making
 from qframe.web.gateway import gateway as module
@@ -318,6 +318,38 @@ async def test_slow_calls_of_one_caller_leave_threads_to_the_next() -> None:
     results = await asyncio.gather(*slow, return_exceptions=True)
     assert results.count(True) == 5
     assert await asyncio.gather(*(threads.call(greedy, lambda: 7) for _ in range(9))) == [7] * 9
+    threads.close()
+
+
+@in_loop
+async def test_one_caller_has_few_threads_while_others_ask_and_half_of_them_when_alone() -> None:
+    clock = VirtualClock()
+    threads = FairThreads(32, "test", clock)
+    free, greedy = threading.Semaphore(0), Client()
+    running: list[int] = []
+
+    def hold() -> None:
+        running.append(1)
+        free.acquire(timeout=100)
+        running.pop()
+
+    async def ended(count: int) -> None:
+        left = sum(not task.done() for task in calls) - count
+        free.release(count)
+        await until(lambda: sum(not task.done() for task in calls) == left)
+
+    calls = [asyncio.create_task(threads.call(greedy, hold)) for _ in range(40)]
+    await until(lambda: len(running) == 16)
+    assert await threads.call(Client(), lambda: 7) == 7
+    await ended(14)
+    assert len(running) == 2
+    await ended(3)
+    await until(lambda: len(running) == 2)
+    clock.advance(1001)
+    await ended(1)
+    await until(lambda: len(running) == 16)
+    free.release(40)
+    await asyncio.gather(*calls)
     threads.close()
 
 
