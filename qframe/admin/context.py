@@ -8,11 +8,12 @@ from qframe.admin.audit_log import AuditLog
 from qframe.admin.owners import GroupRoster, reports_in
 from qframe.admin.rights import Right, without_body, without_text
 from qframe.errors import NotAllowed, UnknownGroup, UnknownTopic
-from qframe.options.tuning import Tuning, tuning_of
+from qframe.options.tuning import TAKEN, Tuning, tuning_of
 from qframe.roster import Roster
 from qframe.schedules.verbs import Schedules
 from qframe.stores.base import Store
 from qframe.stores.records import HistoryEntry, Record
+from qframe.stores.types import TopicList
 from qframe.topic import Topic, checked_group, checked_name
 
 
@@ -76,8 +77,8 @@ class AdminContext:
         """Records with what they may see of them."""
         return [self.shown(record) for record in records]
 
-    def topics(self) -> list[Topic]:
-        """All topics.
+    def topics(self) -> TopicList:
+        """All topics; those that this version of qframe cannot read are named apart.
 
         Raises:
             NotAllowed: if they may not even look.
@@ -91,6 +92,7 @@ class AdminContext:
         Raises:
             NotAllowed: if they may not even look.
             UnknownTopic: if there is none of this name.
+            BadTopic: if this version of qframe cannot read it.
         """
         self.require("view")
         name = topic.name if isinstance(topic, Topic) else checked_name(topic, "topic")
@@ -118,6 +120,13 @@ class AdminContext:
         """The settings of running consumers of groups."""
         found = self.store.tunings([(topic, group) for group in groups])
         return [tuning_of(texts or {})[0] for texts in found]
+
+    def took_from_workers(self, topic: Topic, group: str) -> None:
+        """Has a group's workers see, within 2 s, what they have in hand and is not theirs any more.
+
+        Otherwise they would see it when they renew its lease: after a third of that.
+        """
+        self.store.tune(topic, group, {TAKEN: str(self.store.now_ms(topic))})
 
     def rosters(self, topic: Topic, group: str | None = None) -> Iterator[GroupRoster]:
         """The rosters of all groups of a topic, or of one."""

@@ -8,14 +8,22 @@ from typing import Final
 from qframe.admin.context import AdminRole
 from qframe.admin.owners import OwnerInfo, WorkerInfo, owners_of, workers_of
 from qframe.admin.scale import PER_WORKER, Scale, scale_of
-from qframe.admin.totals import TopicTotals, is_overdue, summed, totals_in
-from qframe.errors import BadOption
+from qframe.admin.totals import TopicTotals, is_overdue, summed, totals_in, unknown_in
+from qframe.errors import BadOption, BadTopic
 from qframe.options.rules import checked_limit
 from qframe.options.tuning import Tuning
+from qframe.stores.faults import Fault
 from qframe.stores.records import Record, Stats
+from qframe.stores.types import TopicList
 from qframe.topic import Topic
 
 STATES: Final = ("waiting", "todo", "doing", "dead")
+
+
+def unknown_fault(error: BadTopic) -> str:
+    """A topic that this version of qframe cannot read, as `verify` says it."""
+    fault = Fault("the topic is unknown", error.why, None, 0, left=error.remedy)
+    return str(fault)
 
 
 class LookingAdmin(AdminRole):
@@ -23,7 +31,9 @@ class LookingAdmin(AdminRole):
 
     def topics(self) -> list[TopicTotals]:
         """All topics, by name, with the totals of each group; what is damaged is named."""
-        return [totals_in(self._context.store, topic) for topic in self._context.topics()]
+        topics = self._context.topics()
+        found = [totals_in(self._context.store, topic) for topic in topics]
+        return sorted([*found, *unknown_in(topics)], key=lambda each: each.name)
 
     def topic(self, topic: Topic | str) -> TopicTotals:
         """One topic, with the totals of each group."""
@@ -109,12 +119,19 @@ class LookingAdmin(AdminRole):
         )
 
     def verify(self, topic: Topic | str | None = None) -> list[str]:
-        """Audits one topic or all; returns what is wrong, in sentences, or nothing."""
-        topics = self._context.topics() if topic is None else [self._context.topic(topic)]
+        """Audits one topic or all; returns what is wrong, in sentences, or nothing.
+
+        Of all topics it says, too, which ones this version of qframe cannot read.
+        """
+        context = self._context
+        topics = context.topics() if topic is None else TopicList([context.topic(topic)])
         return [
-            f"topic {each.name}: {fault}"
-            for each in topics
-            for fault in self._context.store.verify(each)
+            *(
+                f"topic {each.name}: {fault}"
+                for each in topics
+                for fault in context.store.verify(each)
+            ),
+            *(f"topic {error.value}: {unknown_fault(error)}" for error in topics.unread),
         ]
 
     def workers(

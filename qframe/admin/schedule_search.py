@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, field
 from typing import Final
 
 from qframe.admin.timer_search import STEP, place_text, read_place
+from qframe.errors import BadOption
 from qframe.options.rules import checked_limit
 from qframe.schedules.record import Schedule
+from qframe.schedules.records import UnreadableSchedule
 from qframe.schedules.verbs import Schedules
 
 LOOK: Final = 5000
@@ -22,11 +25,14 @@ class ScheduleHits:
         schedules: the schedules; the one that has the whole name stands first.
         looked: how many were looked at.
         place: where to go on; None where all were looked at.
+        unknown: the errors of those on the way that cannot be read here, each with the name as its
+            `value`.
     """
 
     schedules: list[Schedule]
     looked: int
     place: str | None
+    unknown: list[BadOption] = field(default_factory=list)
 
 
 def found_schedules(
@@ -37,14 +43,22 @@ def found_schedules(
     The one that has the whole name is looked up, and stands on the first page.
     """
     most = checked_limit(limit)
-    named = schedules.get(prefix) if prefix and place is None else None
+    named: Schedule | None = None
+    with suppress(UnreadableSchedule):  # which is met again below
+        named = schedules.get(prefix) if prefix and place is None else None
     found = [] if named is None else [named]
     last = None if place is None else read_place(place)
     looked = 0
-    for schedule, at in schedules.each(last, STEP if prefix else min(STEP, most + 1)):
+    errors: list[BadOption] = []
+
+    def hits(place: str | None) -> ScheduleHits:
+        unknown = [error for error in errors if str(error.value).startswith(prefix)]
+        return ScheduleHits(found, looked, place, unknown)
+
+    for schedule, at in schedules.each(last, STEP if prefix else min(STEP, most + 1), errors):
         if looked and last is not None and (len(found) >= most or looked >= look):
-            return ScheduleHits(found, looked, place_text(last))
+            return hits(place_text(last))
         looked, last = looked + 1, at
         if schedule.name.startswith(prefix) and schedule.name != prefix:
             found.append(schedule)
-    return ScheduleHits(found, looked, None)
+    return hits(None)

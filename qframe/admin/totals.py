@@ -11,8 +11,10 @@ from qframe.errors import StoreDamaged
 from qframe.options.tuning import Tuning, tuning_of
 from qframe.stores.base import Controls, Groups, Inspecting
 from qframe.stores.records import Stats
+from qframe.stores.types import TopicList
 from qframe.topic import Kind, Topic
 
+UNKNOWN: Final = "unknown"
 _COUNTS: Final = (
     "published", "waiting", "retrying", "todo", "doing", "settled", "dead", "cancelled",
 )  # fmt: skip
@@ -51,7 +53,8 @@ class TopicTotals(msgspec.Struct, kw_only=True, frozen=True):
 
     `growing_to` is how many slots it is to have, while it grows; else None.
     `damaged` has the groups that cannot be counted, because their keys hold what qframe did not
-    write, each with the error; `""` stands for the topic itself.
+    write, each with the error; `""` stands for the topic itself. A topic that this version of
+    qframe cannot read has the kind `unknown`, no slots, and the reason in `damaged`.
     """
 
     name: str
@@ -73,6 +76,17 @@ def summed(group: str, stats: Sequence[Stats], tuning: Tuning | None = None) -> 
     return Totals(
         group=group, oldest_ms=min(oldest, default=None), tuning=tuning or Tuning(), **counts
     )
+
+
+def unknown_in(topics: TopicList) -> list[TopicTotals]:
+    """The topics that this version of qframe cannot read, each with the reason."""
+    return [
+        TopicTotals(
+            name=str(error.value), kind=UNKNOWN, slots=0, groups=[],
+            damaged={"": f"{error.why}; {error.remedy}"},
+        )
+        for error in topics.unread
+    ]  # fmt: skip
 
 
 def is_overdue(topic: Topic, totals: Totals, now_ms: int) -> bool:

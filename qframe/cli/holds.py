@@ -9,10 +9,11 @@ import typer
 
 from qframe.app.qframe import QFrame
 from qframe.cli.flags import AsJson, By, TopicName
-from qframe.cli.output import say, say_json, table
+from qframe.cli.output import say, say_json, say_unknown, table
 from qframe.cli.records import second
 from qframe.cli.target import Target, targeted
 from qframe.cli.tune import WITHIN, show_tuning
+from qframe.stores.types import TopicList
 
 Group = Annotated[
     str | None, typer.Argument(metavar="[GROUP]", help="The group; all of the topic if left out.")
@@ -78,7 +79,9 @@ def holds(
     By whom, why and since when, for groups and keys of all topics or of one.
     """
     with target.opened() as app:
-        names = [each.name for each in app.store.topics()] if topic is None else [topic]
+        topics = app.store.topics() if topic is None else TopicList()
+        say_unknown(topics.unread)
+        names = [each.name for each in topics] if topic is None else [topic]
         found = [
             (name, group, hold)
             for name in names

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from qframe.admin.looking import STATES
+from qframe.admin.looking import STATES, unknown_fault
 from qframe.cli.commands import check_states
 from qframe.cli.flags import AsJson, By, GroupName, Limit, TopicName
 from qframe.cli.output import facts, say, say_json, say_json_array, table
@@ -17,6 +17,7 @@ from qframe.clock import moment
 from qframe.codec import own_headers
 from qframe.stores.faults import is_mendable
 from qframe.stores.records import Record
+from qframe.stores.types import TopicList
 
 
 @targeted
@@ -73,9 +74,13 @@ def verify(
     Changes nothing without --repair. Exits with 1 if something is wrong, and still is.
     """
     with target.acting(by) as (app, admin):
-        names = [each.name for each in app.store.topics()] if topic is None else [topic]
+        found = app.store.topics() if topic is None else TopicList()
+        names = [each.name for each in found] if topic is None else [topic]
         repaired = {name: admin.repair(name) if repair else [] for name in names}
         faults = {name: admin.verify(name) for name in names}
+        for error in found.unread:
+            names.append(name := str(error.value))
+            repaired[name], faults[name] = [], [unknown_fault(error)]
     if as_json:
         say_json(
             [{"topic": name, "faults": faults[name], "repaired": repaired[name]} for name in names]

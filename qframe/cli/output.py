@@ -12,6 +12,7 @@ from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from qframe.errors import BadInput
 from qframe.redaction import redacted
 
 _PIPED_WIDTH = 10_000
@@ -50,6 +51,12 @@ def say_json_array(values: Iterable[Any]) -> None:
 def _json_text(value: Any, *, indent: int | None) -> str:
     is_unicode = (sys.stdout.encoding or "").lower().startswith("utf")
     return json.dumps(value, indent=indent, ensure_ascii=not is_unicode)
+
+
+def say_unknown(errors: Iterable[BadInput]) -> None:
+    """Names, on stderr, what is left out since this version of qframe cannot read it."""
+    for error in errors:
+        say_aside(f"left out: {error}")
 
 
 def say_aside(text: str) -> None:

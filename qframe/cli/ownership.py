@@ -13,7 +13,7 @@ from rich.text import Text
 from qframe.admin.owners import SILENT_MS, OwnerInfo, WorkerInfo
 from qframe.cli.commands import BadCommand
 from qframe.cli.flags import AsJson, By, Everything, TopicName, Watch
-from qframe.cli.output import drawn_table
+from qframe.cli.output import drawn_table, say_unknown
 from qframe.cli.stacks import asked_stacks
 from qframe.cli.target import Target, coordinated
 from qframe.cli.times import ago, length
@@ -52,6 +52,8 @@ def workers(
             show(lambda: view, as_json=as_json, watch=False)
         return
     with target.opened() as app:
+        if topic is None:
+            say_unknown(app.store.topics().unread)
 
         def look() -> View:
             found = app.admin.workers(topic, group)

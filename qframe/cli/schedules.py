@@ -15,7 +15,7 @@ from qframe.app.qframe import QFrame
 from qframe.cli.asking import ask
 from qframe.cli.commands import Commands, check_beside, check_one_of
 from qframe.cli.flags import AsJson, By, Limit, Yes
-from qframe.cli.output import facts, say, say_json, say_json_array, table
+from qframe.cli.output import facts, say, say_json, say_json_array, say_unknown, table
 from qframe.cli.records import second
 from qframe.cli.search import header_of
 from qframe.cli.target import Target, coordinated, targeted
@@ -62,6 +62,7 @@ def list_schedules(
     with target.opened() as app:
         found = app.schedules.find(prefix=prefix, limit=limit)
         _warn_without_leader(app, found)
+        say_unknown(found.unknown)
     if as_json:
         say_json_array(map(_facts, found))
     elif not found:

@@ -59,14 +59,16 @@ def list_topics(
         rounds = Rounds[TopicTotals](SYSTEM_CLOCK, inf if as_json else None)
 
         def look() -> View:
-            declared = [topic for topic in app.store.topics() if topic.name > after]
+            stored = app.store.topics()
+            declared = [topic for topic in stored if topic.name > after]
             found = rounds.look(declared, partial(totals_in, app.store))
-            shown = [topic for topic in found if everything or not is_internal(topic.name)]
+            listed = [*found, *(each for each in unknown_in(stored) if each.name > after)]
+            shown = [topic for topic in listed if everything or not is_internal(topic.name)]
             drawn = _drawn_topics(shown, app.store)
             if left := len(declared) - len(found):
                 next_ones = "" if watch else f"; go on: qframe topics --from {found[-1].name}"
                 drawn.append(Text(f"{left} more topics were not counted yet{next_ones}"))
-            return View([_as_json(topic) for topic in found], drawn)
+            return View([_as_json(topic) for topic in listed], drawn)
 
         show_again(look, as_json=as_json, watch=watch)
 
@@ -183,7 +185,9 @@ def _damaged(found: Sequence[TopicTotals]) -> list[RenderableType]:
     """A line for each group that cannot be counted, and for each topic."""
     return [
         Text(
-            f"{f'group {group} of ' if group else ''}topic {topic.name} is damaged: {why}; "
+            f"topic {topic.name} is unknown: {why}"
+            if topic.kind == UNKNOWN
+            else f"{f'group {group} of ' if group else ''}topic {topic.name} is damaged: {why}; "
             f"run qframe verify {topic.name} to see where"
         )
         for topic in found
@@ -215,7 +219,8 @@ def _rows(topic: TopicTotals) -> list[tuple[object, ...]]:
     of = "" if topic.growing_to is None else f" of {topic.growing_to}"
     first: tuple[object, ...] = (topic.name, str(topic.kind), f"{topic.slots}{of}")
     groups = [(_name(totals), *_counts(totals)) for totals in topic.groups]
-    groups += [(f"{group} (damaged)".strip(), *["-"] * len(_COUNTS)) for group in topic.damaged]
+    sign = "" if topic.kind == UNKNOWN else "(damaged)"
+    groups += [(f"{group} {sign}".strip(), *["-"] * len(_COUNTS)) for group in topic.damaged]
     return [
         (*(first if index == 0 else ("", "", "")), *group) for index, group in enumerate(groups)
     ]

@@ -145,6 +145,8 @@ class _Examiner:
         )  # fmt: skip
         try:
             everything = store.topics()
+            for error in everything.unread:
+                self.note(topic_checks.unknown(error))
             for topic in everything:
                 for check in topic_checks.TOPIC_CHECKS:
                     self.note(check(topic))

@@ -10,6 +10,7 @@ import msgspec
 from qframe.admin.explain.words import span
 from qframe.admin.totals import TopicTotals, Totals, is_overdue
 from qframe.doctor.findings import Finding
+from qframe.errors import BadTopic
 from qframe.options.report import ConsumerReport
 from qframe.topic import Topic
 
@@ -50,6 +51,14 @@ def growth(topic: Topic) -> Finding | None:
         remedy="wait: a slot is split once what runs in it has ended (qframe workers "
         f"{topic.name} --stacks); if it stands still: qframe topics resize {topic.name} "
         f"--slots {target}",
+    )  # fmt: skip
+
+
+def unknown(error: BadTopic) -> Finding:
+    """This version of qframe can read every topic."""
+    return Finding(
+        check="topics", level="warning", what=f"topic {error.value} is unknown: {error.why}",
+        remedy=error.remedy,
     )  # fmt: skip
 
 
@@ -106,7 +115,7 @@ def retention(facts: GroupFacts) -> Finding | None:
 
 
 def workers(facts: GroupFacts) -> Finding | None:
-    """A group that has work has a worker."""
+    """A group that has work has a worker, unless it follows a query, which need not always run."""
     count = facts.totals.todo + facts.totals.doing
     if facts.workers or facts.totals.tuning.reader or not count:
         return None
@@ -118,6 +127,11 @@ def workers(facts: GroupFacts) -> Finding | None:
     )  # fmt: skip
 
 
+def _start(facts: GroupFacts) -> str:
+    """Who reads the group, to be started."""
+    return "start its Spark query" if facts.totals.tuning.reader else "start workers for it"
+
+
 def parked(facts: GroupFacts) -> Finding | None:
     """A group that keeps order has room for what waits behind the keys that it has parked."""
     full = {slot for report in facts.reports for slot in report.full}
@@ -127,11 +141,6 @@ def parked(facts: GroupFacts) -> Finding | None:
     return Finding(
         check="parked", level="warning",
         what=f"group {facts.totals.group} of {facts.topic.name} has parked max_parked messages in "
-def _start(facts: GroupFacts) -> str:
-    """Who reads the group, to be started."""
-    return "start its Spark query" if facts.totals.tuning.reader else "start workers for it"
-
-
         f"slots {slots}, and reads no further there",
         remedy=f"see what fails: {_failing(facts)}; skip a key's first message, or raise "
         "max_parked",

@@ -7,7 +7,7 @@ from typing import Final, NamedTuple, Protocol
 from sqlalchemy import Connection, Engine
 
 from qframe.clock import SYSTEM_CLOCK, Clock, moment
-from qframe.errors import BadOption, WrongStore
+from qframe.errors import BadOption, BadTopic, WrongStore
 from qframe.events import Events
 from qframe.outbox.outbox import Outbox
 from qframe.redaction import shown_url
@@ -150,7 +150,10 @@ class OutboxBinding:
             return self._rows.bound(connection)
 
     def _has(self, mark: int) -> bool:
-        return self._store.topic(mark_topic(mark).name) is not None
+        try:
+            return self._store.topic(mark_topic(mark).name) is not None
+        except BadTopic:  # a newer version has declared it anew
+            return True
 
     def _refusal(self, mark: int) -> WrongStore:
         url = self._outbox.engine.url.render_as_string(hide_password=True)

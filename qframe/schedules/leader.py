@@ -13,6 +13,7 @@ from qframe.clock import Clock
 from qframe.coordination.base import Coordinator
 from qframe.errors import (
     BadInput,
+    BadTopic,
     CoordinatorUnavailable,
     PublishUnknown,
     StoreFull,
@@ -27,7 +28,7 @@ from qframe.runtime.context import ConsumerContext
 from qframe.runtime.feed.slots import Slots
 from qframe.schedules.decision import decided, with_due
 from qframe.schedules.record import PendingTicks, Schedule
-from qframe.schedules.records import GROUP, TOPIC, RecordStore, ScheduleRecords
+from qframe.schedules.records import GROUP, TOPIC, RecordStore, ScheduleRecords, UnreadableSchedule
 from qframe.service import SteppedService
 from qframe.stores.base import Searching
 from qframe.stores.records import Sought
@@ -216,7 +217,10 @@ class Leader(SteppedService):
         progress = schedule.progress
         if schedule.rules.overlap == "allow" or progress.last_id is None:
             return False
-        topic = self._store.topic(progress.last_topic or "")
+        try:
+            topic = self._store.topic(progress.last_topic or "")
+        except BadTopic:  # nor does it take the next message
+            return False
         if topic is None:
             return False
         sought = Sought(id=progress.last_id, key=progress.last_key)
@@ -306,9 +310,9 @@ class Leader(SteppedService):
         if self._events:
             self._events.emit(event, schedule=schedule.name, **facts)
 
-    def _damaged(self, name: str, error: Exception) -> None:
+    def _damaged(self, error: UnreadableSchedule) -> None:
         if self._events:
-            self._events.emit("schedule.damaged", schedule=name, error=error)
+            self._events.emit("schedule.damaged", schedule=error.value, error=error)
 
 
 def _sending(schedule: Schedule) -> PendingTicks:

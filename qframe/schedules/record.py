@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, Final, Literal
 from zlib import crc32
 
 import msgspec
 
 from qframe.clock import moment
+from qframe.errors import BadOption
 from qframe.producing.outgoing import Outgoing
 from qframe.schedules.timing import Timing
 
@@ -19,7 +21,9 @@ WINDOW_MS: Final = 86_400_000
 """For how long nobody may look at a tick before it counts as late."""
 
 
-class Template(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Template(
+    msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True
+):
     """The message that each tick publishes.
 
     Attributes:
@@ -55,7 +59,9 @@ class Template(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         )  # fmt: skip
 
 
-class Rules(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Rules(
+    msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True
+):
     """The rules for ticks that are late, or come too close.
 
     Attributes:
@@ -169,6 +175,19 @@ class Schedule(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         return (self.timing, self.template, self.rules, self.note, self.declared) == (
             other.timing, other.template, other.rules, other.note, other.declared,
         )  # fmt: skip
+
+
+class ScheduleList(list[Schedule]):
+    """Schedules, the next one due first.
+
+    Attributes:
+        unknown: the error of each one that this version of qframe or this machine cannot read, and
+            that is left out; its `value` is the schedule's name.
+    """
+
+    def __init__(self, schedules: Iterable[Schedule], unknown: Iterable[BadOption]) -> None:
+        super().__init__(schedules)
+        self.unknown: list[BadOption] = list(unknown)
 
 
 def _filled(body: Any, local: str) -> Any:

@@ -30,6 +30,20 @@ SHIFT_MS: Final = 10**13
 PAGE: Final = 1000
 
 
+class UnreadableSchedule(BadOption):
+    """Raised when a schedule's record, or its timing, cannot be read here; it is left as it is."""
+
+    def __init__(self, name: str, why: Exception) -> None:
+        super().__init__(
+            "schedule", name, f"this version of qframe cannot read it ({why})",
+            "use the newer version that wrote it; or, to remove its record: "
+            f"qframe timers cancel {TOPIC.name} {name}",
+        )  # fmt: skip
+
+
+OnDamage = Callable[[UnreadableSchedule], None]
+
+
 class RecordStore(Topics, Groups, Inspecting, StoredTimers, Protocol):
     """The roles of a store that keeps the records of schedules."""
 
@@ -40,7 +54,7 @@ class ScheduleRecords:
     Args:
         store: where they are.
         producer: writes them.
-        on_damage: called with the name of a schedule that cannot be read here, and the error.
+        on_damage: called with the error of a schedule that is due and cannot be read here.
     """
 
     def __init__(
@@ -48,7 +62,7 @@ class ScheduleRecords:
         store: RecordStore,
         producer: Producer,
         *,
-        on_damage: Callable[[str, Exception], None] = lambda _name, _error: None,
+        on_damage: OnDamage = lambda _error: None,
     ) -> None:
         self._store = store
         self._producer = producer
@@ -60,12 +74,16 @@ class ScheduleRecords:
         self._store.subscribe(TOPIC, GROUP)
 
     def read(self, name: str) -> Schedule | None:
-        """A schedule, or its tombstone; None if there never was one, or it cannot be read."""
+        """A schedule, or its tombstone; None if there never was one.
+
+        Raises:
+            UnreadableSchedule: if this version of qframe cannot read it.
+        """
         try:
-            found = self._read(self._store.timer(TOPIC, name))
+            found = self._store.timer(TOPIC, name)
         except (UnknownTopic, UnknownGroup):
             return None
-        return found[0] if found else None
+        return _decoded(found[0]) if found else None
 
     def due(self, until_ms: int, limit: int) -> list[Schedule]:
         """The schedules that somebody has to look at until then, the most urgent first.
@@ -78,7 +96,7 @@ class ScheduleRecords:
             page = self._store.timers(
                 TOPIC, TimerSpan(until_ms=SHIFT_MS + until_ms + 1, limit=limit, after=place)
             )
-            due += self._known(page)
+            due += _known(page, self._on_damage)
             if len(due) >= limit or len(page) < limit:
                 return due
             place = page[-1].timer_place  # many that are damaged hold up no others
@@ -88,14 +106,17 @@ class ScheduleRecords:
         return next_due_ms(self._store)
 
     def each(
-        self, after: TimerPlace | None = None, size: int | None = None
+        self, after: TimerPlace | None = None, size: int | None = None,
+        unknown: list[BadOption] | None = None,
     ) -> Iterator[tuple[Schedule, TimerPlace]]:  # fmt: skip
         """The schedules that there are and their places, the next one due first; no tombstones.
 
         Args:
             after: only those behind this place.
             size: how many are read at a time.
+            unknown: gets the error of each one on the way that cannot be read here.
         """
+        note = (lambda _error: None) if unknown is None else unknown.append
         size = size or PAGE
         while True:
             try:
@@ -106,7 +127,7 @@ class ScheduleRecords:
                 return
             for record in page:
                 after = record.timer_place
-                for schedule in self._known([record]):
+                for schedule in _known([record], note):
                     yield schedule, after
             if len(page) < size:
                 return
@@ -129,25 +150,6 @@ class ScheduleRecords:
             for schedule, each in zip(written, published, strict=True)
         ]
 
-    def _known(self, records: Sequence[Record]) -> list[Schedule]:
-        found = []
-        for schedule in self._read(records):
-            try:
-                check_fields(schedule.timing)
-                found.append(schedule)
-            except BadOption as error:
-                self._on_damage(schedule.name, error)
-        return found
-
-    def _read(self, records: Sequence[Record]) -> list[Schedule]:
-        found = []
-        for record in records:
-            try:
-                found.append(_DECODER.decode(record.body))
-            except msgspec.MsgspecError as error:
-                self._on_damage(record.key or "", error)
-        return found
-
 
 def next_due_ms(store: StoredTimers) -> int | None:
     """When somebody has to look at the next schedule of a store; None if there is none."""
@@ -159,6 +161,33 @@ def next_due_ms(store: StoredTimers) -> int | None:
 
 
 _DECODER: Final = msgspec.json.Decoder(Schedule)
+
+
+def _decoded(record: Record) -> Schedule:
+    """The schedule of a record.
+
+    Raises:
+        UnreadableSchedule: if this version of qframe cannot read it.
+    """
+    try:
+        return _DECODER.decode(record.body)
+    except (ValueError, RecursionError) as error:
+        raise UnreadableSchedule(record.key or "", error) from error
+
+
+def _known(records: Sequence[Record], on_damage: OnDamage) -> Iterator[Schedule]:
+    """The schedules of records whose ticks can be found here; tells of the others."""
+    for record in records:
+        try:
+            schedule = _decoded(record)
+            try:
+                check_fields(schedule.timing)
+            except BadOption as error:
+                raise UnreadableSchedule(schedule.name, error) from error
+        except UnreadableSchedule as error:
+            on_damage(error)
+        else:
+            yield schedule
 
 
 def _entry(schedule: Schedule, before: Schedule) -> Entry:

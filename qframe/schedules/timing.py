@@ -43,7 +43,9 @@ _EVERY: Final = re.compile(r"every\s+(\S+)(?:\s+phase\s+(\S+))?")
 _DATE: Final = re.compile(r"\d{4}-\d\d-\d\d")
 
 
-class Timing(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Timing(
+    msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True
+):
     """The moments at which a schedule ticks; made by `checked_timing`.
 
     Attributes:

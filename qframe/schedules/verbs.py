@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from datetime import datetime
 from itertools import islice
 from typing import Final, Unpack
@@ -29,8 +30,8 @@ from qframe.schedules.checked import (
 )
 from qframe.schedules.decision import with_due, without_pending
 from qframe.schedules.preview import Backfilled, Preview, preview_of, tick_of
-from qframe.schedules.record import Schedule
-from qframe.schedules.records import TOPIC, RecordStore, ScheduleRecords
+from qframe.schedules.record import Schedule, ScheduleList
+from qframe.schedules.records import TOPIC, RecordStore, ScheduleRecords, UnreadableSchedule
 from qframe.schedules.timing import ENDS_MS, DstRule, Timing, checked_timing
 from qframe.stores.records import TimerPlace
 from qframe.topic import Topic
@@ -107,12 +108,15 @@ class Schedules:
     def declare(self, declared: Iterable[DeclaredSchedule]) -> None:
         """Makes the system topic known, and puts what code declares with `@app.cron`.
 
+        One that a newer version has put, and this one cannot read, stays as it is.
+
         Raises:
             BadInput: as `put`.
         """
         self._records.open()
         for name, when, topic, options in declared:
-            self._put(name, when, topic, by="", declared=True, options=options)
+            with suppress(UnreadableSchedule):  # its leader tells of it
+                self._put(name, when, topic, by="", declared=True, options=options)
 
     def get(self, name: str) -> Schedule | None:
         """A schedule, and how far it is; None if there is none of this name."""
@@ -122,8 +126,8 @@ class Schedules:
     def find(
         self, *, prefix: str = "", topic: Topic | str | None = None, paused: bool | None = None,
         limit: int = 1000,
-    ) -> list[Schedule]:  # fmt: skip
-        """Schedules, the next one due first.
+    ) -> ScheduleList:  # fmt: skip
+        """Schedules, the next one due first; those that cannot be read here are named apart.
 
         Args:
             prefix: only those whose name begins so.
@@ -132,19 +136,22 @@ class Schedules:
             limit: how many at most.
         """
         wanted = topic.name if isinstance(topic, Topic) else topic
+        unknown: list[BadOption] = []
         fitting = (
-            each for each, _ in self.each()
+            each for each, _ in self.each(unknown=unknown)
             if each.name.startswith(prefix)
             and wanted in (None, each.template.topic)
             and paused in (None, each.paused)
         )  # fmt: skip
-        return list(islice(fitting, checked_limit(limit)))
+        found = list(islice(fitting, checked_limit(limit)))
+        return ScheduleList(found, [each for each in unknown if str(each.value).startswith(prefix)])
 
     def each(
-        self, after: TimerPlace | None = None, size: int | None = None
+        self, after: TimerPlace | None = None, size: int | None = None,
+        unknown: list[BadOption] | None = None,
     ) -> Iterator[tuple[Schedule, TimerPlace]]:  # fmt: skip
-        """Schedules and their places, as `find` orders them, behind a place; `size` at a time."""
-        return self._records.each(after, size)
+        """Schedules and places, as `find` has them, `size` at a time; `unknown` gets errors."""
+        return self._records.each(after, size, unknown)
 
     def pause(self, name: str, *, by: str = "") -> Schedule:
         """Lets no tick fire until it is resumed; what is held back or refused is skipped.

@@ -37,7 +37,7 @@ from qframe.redaction import shown_url
 from qframe.stores.base import Store
 from qframe.stores.bell import Bell
 from qframe.stores.store_mark import drawn_at_ms, drawn_mark, mark_of, mark_topic
-from qframe.stores.types import Capabilities, LiesHere
+from qframe.stores.types import Capabilities, LiesHere, TopicList
 from qframe.topic import Kind, Topic
 
 
@@ -160,10 +160,12 @@ class StorePair:
             raise away[0]
         return [found[number] for number in range(len(topics))]
 
-    def topics(self) -> list[Topic]:
-        """All topics, by name."""
-        timed = [topic for topic in self._timers.topics() if topic.kind is Kind.DELAY]
-        return sorted([*self.main.topics(), *timed], key=lambda topic: topic.name)
+    def topics(self) -> TopicList:
+        """All topics, by name; those that this version of qframe cannot read are named apart."""
+        main, timers = self.main.topics(), self._timers.topics()
+        timed = [topic for topic in timers if topic.kind is Kind.DELAY]
+        found = sorted([*main, *timed], key=lambda topic: topic.name)
+        return TopicList(found, [*main.unread, *timers.unread])
 
     def sweep(self, topic: Topic, limit: int = 500) -> int:
         """Removes rows that are no longer needed; a signpost that was lost is set up again."""

@@ -8,6 +8,7 @@ another namespace.
 
 from __future__ import annotations
 
+import re
 import secrets
 from typing import Final
 
@@ -15,6 +16,7 @@ from qframe.clock import Clock
 from qframe.topic import STORE_MARK, Kind, Topic
 
 _RANDOM_BITS: Final = 29
+_MARK: Final = re.compile(rf"{re.escape(STORE_MARK)}([0-9a-f]{{16}})")
 
 
 def drawn_mark(clock: Clock) -> int:
@@ -34,5 +36,5 @@ def mark_topic(mark: int) -> Topic:
 
 def mark_of(topic: Topic) -> int | None:
     """The mark that a topic stands for; None for any other topic."""
-    text = topic.name.removeprefix(STORE_MARK)
-    return int(text, 16) if text != topic.name else None
+    found = _MARK.fullmatch(topic.name)
+    return int(found[1], 16) if found else None

@@ -5,13 +5,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import NamedTuple
 
 import msgspec
 
 from qframe.codec import KEYLESS
-from qframe.errors import AnswerLost, BadOption, StoreUnavailable
+from qframe.errors import AnswerLost, BadOption, BadTopic, StoreUnavailable
 from qframe.message import Delivery
 from qframe.outcomes import Outcome, Verdict
 from qframe.topic import Kind, Topic, span_of
@@ -84,6 +85,27 @@ class Entry(msgspec.Struct, gc=False, eq=False):
         self.id, self.mark = message_id, mark
         if self.key is None and self.subject == KEYLESS:
             self.subject = KEYLESS + message_id
+
+
+class TopicList(list[Topic]):
+    """The topics of a store, by name.
+
+    Attributes:
+        unread: the error of each topic that this version of qframe cannot read, and that is left
+            out; its `value` is the topic's name.
+    """
+
+    def __init__(self, topics: Iterable[Topic] = (), unread: Iterable[BadTopic] = ()) -> None:
+        super().__init__(topics)
+        self.unread: list[BadTopic] = list(unread)
+
+    @contextmanager
+    def passing_by(self) -> Iterator[None]:
+        """Reads one topic; if that cannot be read, notes its error."""
+        try:
+            yield
+        except BadTopic as error:
+            self.unread.append(error)
 
 
 class LiesHere(BadOption):

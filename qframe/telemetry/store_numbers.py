@@ -192,7 +192,7 @@ class StoreNumbers:
         topics = self._store.topics()
         seen = self._rounds.look(self._shown(topics), partial(self._look_at, time_of))
         too_many = max(0, sum(len(each.groups) for each in seen) - MOST_GROUPS)
-        return seen, too_many + len(topics) - len(seen)
+        return seen, too_many + len(topics) + len(topics.unread) - len(seen)
 
     def _shown(self, topics: Sequence[Topic]) -> Sequence[Topic]:
         """The first topics, as far as is known which of them have the first groups."""

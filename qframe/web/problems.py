@@ -44,6 +44,10 @@ def problems_of(look: Look, points: Callable[[str, str], Sequence[ChartPoint]]) 
         Problem("bad", topic.name, group, f"it is damaged: {why}", "see where", "verify")
         for topic in look.topics for group, why in topic.damaged.items()
     ]  # fmt: skip
+    found += [
+        Problem("warn", topic.name, "", f"it is unknown: {topic.damaged['']}", "", "verify")
+        for topic in look.unknown
+    ]  # fmt: skip
     if look.unled:
         found.append(Problem("bad", "", "", UNLED, UNLED_REMEDY, "schedules"))
     return sorted(found, key=lambda one: (_RANKS.index(one.level), one.topic, one.group))
@@ -65,13 +69,13 @@ def _of_group(each: GroupLook, points: Sequence[ChartPoint]) -> list[Problem]:
         by = f" by {hold.by}" if hold is not None and hold.by else ""
         why = f": {hold.why}" if hold is not None and hold.why else ""
         note("warn", f"paused{by}{why}", "resume it when the reason is gone")
+    elif totals.tuning.reader is not None:
+        if totals.lag:
+            note("note", f"{count(totals.lag)} wait for its Spark query", "see that it runs")
     elif each.workers == 0 and (ready or totals.waiting):
         level: Literal["bad", "warn"] = "bad" if ready else "warn"
         note(level, f"no worker is alive, and {count(totals.lag)} wait", "start a worker for it")
     elif each.unowned and each.workers:
-    elif totals.tuning.reader is not None:
-        if totals.lag:
-            note("note", f"{count(totals.lag)} wait for its Spark query", "see that it runs")
         note(
             "bad", f"{each.unowned} of {each.topic.slots} slots have no owner",
             "look whether it stays so: a worker that died is replaced when its session has expired",

@@ -20,7 +20,7 @@ from typing import Final, NamedTuple
 
 from qframe.admin.owners import GroupRoster, WorkerInfo, reports_in, workers_of
 from qframe.admin.rounds import Rounds
-from qframe.admin.totals import TopicTotals, Totals, totals_in
+from qframe.admin.totals import TopicTotals, Totals, totals_in, unknown_in
 from qframe.clock import Clock
 from qframe.errors import CoordinatorUnavailable, QFrameError, StoreDamaged, StoreUnavailable
 from qframe.options.report import report_of
@@ -99,6 +99,7 @@ class Look(NamedTuple):
         groups: their groups.
         workers: the workers; None where whoever knows them could not be asked.
         unled: whether schedules have ticks to come, and no worker leads.
+        unknown: the topics that this version of qframe cannot read.
         error: why it could not be looked; the rest is of the last look that could.
     """
 
@@ -108,6 +109,7 @@ class Look(NamedTuple):
     groups: tuple[GroupLook, ...] = ()
     workers: tuple[WorkerInfo, ...] | None = None
     unled: bool = False
+    unknown: tuple[TopicTotals, ...] = ()
     error: QFrameError | None = None
 
     @property
@@ -228,6 +230,7 @@ class Sampler:
         return Look(
             store.now_ms(), tuple(topics), tuple(each.totals for each in seen),
             tuple(group for each in seen for group in each.groups), workers, unled,
+            tuple(unknown_in(known)),
         )  # fmt: skip
 
     def _look_at(self, store: Store, topic: Topic, now_ms: int, *, are_told: bool) -> _TopicLook:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from schedule_scene import BEGIN, ORDERS, Scene
-from timer_acts import edit
+from timer_acts import cancel, edit
 
 from qframe.errors import AnswerLost, BadInput, BadOption
 from qframe.schedules.records import TOPIC
@@ -253,6 +253,12 @@ def test_records_that_cannot_be_read_here_hold_up_no_others(scene: Scene) -> Non
     with pytest.raises(BadOption, match="no such time zone"):
         scene.schedules.preview("far-002")
     scene.schedules.delete("far-002")
+    unknown = {error.value for error in scene.schedules.find().unknown}
+    assert unknown == damaged - {"far-002"}
+    with pytest.raises(BadOption, match="this version of qframe cannot read it"):
+        scene.schedules.put("far-000", "* * * * *", topic=ORDERS)  # it may be a newer version's
+    scene.schedules.declare([("far-001", "* * * * *", ORDERS, {})])
+    cancel(scene.store, TOPIC, "far-000")
     for name in ("far-000", "far-003"):
         scene.schedules.put(name, "* * * * *", topic=ORDERS)
     scene.pass_time(60)

@@ -7,7 +7,13 @@ from collections.abc import Callable, Collection
 from typing import Final
 
 from qframe.clock import SYSTEM_CLOCK, Clock
-from qframe.errors import CoordinatorUnavailable, QFrameError, StoreUnavailable, UnknownTopic
+from qframe.errors import (
+    BadTopic,
+    CoordinatorUnavailable,
+    QFrameError,
+    StoreUnavailable,
+    UnknownTopic,
+)
 from qframe.events import Events
 from qframe.producing.sweeping import REST, SELDOM_S, STEP
 from qframe.service import Service
@@ -138,7 +144,7 @@ class Sweeper(Service):
         """Sweeps some rows of one topic; returns how many were removed."""
         try:
             return self._store.sweep(topic, STEP)
-        except (StoreUnavailable, UnknownTopic):
+        except (StoreUnavailable, UnknownTopic, BadTopic):
             return 0  # the consumers report it, and there is time
 
 

@@ -11,6 +11,7 @@ from qframe.stores.base import Topics
 from qframe.stores.model.groups import drop
 from qframe.stores.model.role import ModelRole
 from qframe.stores.model.state import Slot, TopicState
+from qframe.stores.types import TopicList
 from qframe.topic import Topic
 
 
@@ -34,9 +35,9 @@ class ModelTopics(ModelRole, Topics):
             return [self.topic(each.name) for each in topics]
 
     @override
-    def topics(self) -> list[Topic]:
+    def topics(self) -> TopicList:
         with self._lock:
-            return [state.topic for _, state in sorted(self._states.items())]
+            return TopicList(state.topic for _, state in sorted(self._states.items()))
 
     @override
     def birth(self, topic: Topic) -> str:

@@ -12,6 +12,7 @@ from typing_extensions import override
 from qframe.drivers.redis import Command, Missing, Redis
 from qframe.stores.base import Controls
 from qframe.stores.bucket import DrawTerms
+from qframe.stores.redis.envelopes import shown
 from qframe.stores.redis.groups import ask_group, known, require
 from qframe.stores.redis.keys import SlotKeys
 from qframe.stores.redis.role import RedisRole
@@ -52,13 +53,14 @@ def report(redis: Redis, keys: SlotKeys, group: str, worker: str, text: str, now
 
 
 def reports(redis: Redis, keys: SlotKeys, group: str) -> list[WorkerReport]:
-    """The last report of each worker."""
+    """The last report of each worker; one of a newer version that tells no time is left out."""
     require(redis, keys, group)
     flat = redis.ask(keys.key(0, "reports", group), "HGETALL")
     found = []
     for worker, value in zip(flat[::2], flat[1::2], strict=True):
-        at_ms, _, text = value.decode().partition(" ")
-        found.append(WorkerReport(worker.decode(), int(at_ms), text))
+        at_ms, _, text = value.partition(b" ")
+        if at_ms.isdigit():
+            found.append(WorkerReport(shown(worker), int(at_ms), shown(text)))
     return sorted(found)
 
 
@@ -89,4 +91,4 @@ def draw(redis: Redis, keys: SlotKeys, group: str, terms: DrawTerms, now: str) -
 
 def _texts(flat: Sequence[bytes]) -> dict[str, str]:
     pairs = zip(flat[::2], flat[1::2], strict=True)
-    return {name.decode(): value.decode() for name, value in sorted(pairs)}
+    return {shown(name): shown(value) for name, value in sorted(pairs)}

@@ -86,13 +86,13 @@ def _entries(value: bytes, group: str, slot: int, message_id: str) -> Iterator[H
     while at + 2 + _ENTRY.size <= len(value):
         size = int.from_bytes(value[at : at + 2], "big")
         began, ended, verdict, attempt = _ENTRY.unpack_from(value, at + 2)
-        if not 1 <= verdict <= len(_VERDICTS):
-            return  # somebody else has changed it
+        known = 1 <= verdict <= len(_VERDICTS)
         text = value[at + 2 + _ENTRY.size : at + 2 + size].decode(errors="replace")
         whose, error, place, *_ = [*text.split("\n"), "", ""]
         yield HistoryEntry(
             group=group, slot=slot, id=message_id, attempt=attempt,
-            verdict=str(_VERDICTS[verdict - 1]), ended_ms=ended,
+            verdict=str(_VERDICTS[verdict - 1]) if known else f"unknown end {verdict}",
+            ended_ms=ended,
             began_ms=began or time_of_token(whose), worker=worker_of(whose), error=error or None,
             place=place or None,
         )  # fmt: skip

@@ -13,7 +13,7 @@ from qframe.drivers.redis import Call, Redis
 from qframe.drivers.scripts import Script, script
 from qframe.errors import BadOption
 from qframe.growth import NOT_GROWN, Growth
-from qframe.stores.topic_options import topic_of
+from qframe.stores.topic_options import reading, topic_of
 from qframe.topic import Topic
 
 UNCLAIMED = ""
@@ -117,11 +117,17 @@ def elsewhere(name: str) -> BadOption:
 
 
 def topic_from(name: str, value: bytes) -> Topic:
-    """The topic that a value of that hash declares."""
-    kind, word, options = value.split(b" ", 2)
-    slots, growth = grown_from(word)
-    topic = topic_of(name, kind.decode(), slots, options)
-    return topic if growth == NOT_GROWN else topic.grown(slots, growth)
+    """The topic that a value of that hash declares.
+
+    Raises:
+        BadTopic: if this version of qframe cannot read it.
+    """
+    word, _, rest = value.partition(b" ")
+    numbers, _, options = rest.partition(b" ")
+    kind = word.decode(errors="replace")
+    with reading(name, kind):
+        slots, growth = grown_from(numbers)
+        return topic_of(name, kind, slots, options, growth)
 
 
 def identity_of(topic: Topic, kind: str = "") -> str:

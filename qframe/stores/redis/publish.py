@@ -13,7 +13,7 @@ from qframe.clock import SYSTEM_CLOCK, Clock
 from qframe.codec import batch_mark_of, series_mark
 from qframe.drivers.redis import Call, Redis
 from qframe.drivers.scripts import Refused
-from qframe.errors import AnswerLost, StoreUnavailable
+from qframe.errors import AnswerLost, BadTopic, StoreUnavailable
 from qframe.outcomes import Outcome
 from qframe.stores.base import Publishing
 from qframe.stores.redis.envelopes import envelope, envelopes, pack
@@ -96,7 +96,7 @@ class RedisPublishing(RedisRole, Publishing):
             return
         try:
             found = declared(self._redis, self.namespace, topic.name)
-        except StoreUnavailable:
+        except (StoreUnavailable, BadTopic):
             return  # what was published is stored
         if found is not None and found.growth.step < topic.growth.step:
             slots = set(found.all_slots)

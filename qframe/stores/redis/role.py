@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from threading import Event
 from typing import Concatenate, Final, ParamSpec, TypeVar
 
 from qframe.clock import SYSTEM_CLOCK, Clock
 from qframe.drivers.redis import Redis
 from qframe.drivers.scripts import Refused
-from qframe.errors import UnknownTopic
+from qframe.errors import BadTopic, UnknownTopic
 from qframe.stores.redis.keys import GONE, SlotKeys, declared, topics_key
 from qframe.stores.redis.log_readahead import LogReadahead
 from qframe.stores.redis.rights import is_allowed
@@ -88,7 +89,9 @@ class RedisRole:
 
         They take what is meant for the topic as it is declared now. Returns whether there were any.
         """
-        found = declared(self._redis, self.namespace, topic.name)
+        found = None
+        with suppress(BadTopic):
+            found = declared(self._redis, self.namespace, topic.name)
         if found is None:
             return False
         keys = SlotKeys(self.namespace, found)
@@ -128,10 +131,12 @@ class RedisRole:
         return SlotKeys(self.namespace, topic, known.slots)
 
     def _read_anew(self, topic: Topic) -> SlotKeys:
-        found = declared(self._redis, self.namespace, topic.name)
-        if found is None:
-            raise UnknownTopic(topic.name)
-        self._remembered(found)
+        """The keys of a topic as far grown as it is; as far as is known if it cannot be read."""
+        with suppress(BadTopic):
+            found = declared(self._redis, self.namespace, topic.name)
+            if found is None:
+                raise UnknownTopic(topic.name)
+            self._remembered(found)
         return self._keys(topic)
 
     def _remembered(self, topic: Topic) -> SlotKeys:

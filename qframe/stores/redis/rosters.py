@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from typing import TypeVar
 
 from typing_extensions import override
 
@@ -13,6 +15,8 @@ from qframe.stores.redis.groups import ask_group
 from qframe.stores.redis.keys import SlotKeys
 from qframe.stores.redis.role import RedisRole
 from qframe.topic import Topic
+
+T = TypeVar("T")
 
 _MINE = ord("m")
 
@@ -60,16 +64,12 @@ def snapshot(redis: Redis, keys: SlotKeys, group: str, seen: int | None, now: st
         return None
     version, living, joined, owned = reply
     since = dict(_pairs(joined))
-    members = [
-        Member(
-            member.decode(), abs(int(since[member])), int(float(until)),
-            retiring=since[member].startswith(b"-"),
-        )
-        for member, until in _pairs(living)
-    ]  # fmt: skip
+    members = _read(
+        lambda member, until: _member(member, since.get(member, b"0"), until), _pairs(living)
+    )
     members.sort(key=lambda each: (each.since_ms, each.id))
     ids = {member.id for member in members}
-    owners = sorted((_owner(int(slot), value) for slot, value in _pairs(owned)), key=_slot)
+    owners = sorted(_read(_owner, _pairs(owned)), key=_slot)
     return Roster(int(version), members, {one.slot: one for one in owners if one.member in ids})
 
 
@@ -103,9 +103,23 @@ def _pairs(flat: Sequence[bytes]) -> list[tuple[bytes, bytes]]:
     return list(zip(flat[::2], flat[1::2], strict=True))
 
 
-def _owner(slot: int, value: bytes) -> Owner:
+def _read(of: Callable[[bytes, bytes], T], pairs: Iterable[tuple[bytes, bytes]]) -> list[T]:
+    """What pairs say; one of a newer version, which cannot be read, is passed by."""
+    found = []
+    for pair in pairs:
+        with suppress(ValueError):
+            found.append(of(*pair))
+    return found
+
+
+def _member(name: bytes, since: bytes, until: bytes) -> Member:
+    is_retiring = since.startswith(b"-")
+    return Member(name.decode(), abs(int(since)), int(float(until)), retiring=is_retiring)
+
+
+def _owner(slot: bytes, value: bytes) -> Owner:
     since, epoch, member = value.decode().split(" ", 2)
-    return Owner(slot, member, epoch, int(since))
+    return Owner(int(slot), member, epoch, int(since))
 
 
 def _slot(owner: Owner) -> int:

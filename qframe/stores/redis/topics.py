@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import chain
 from typing import Final
 
@@ -30,9 +30,10 @@ from qframe.stores.redis.keys import (
 )
 from qframe.stores.redis.role import RedisRole
 from qframe.stores.topic_options import TopicOptions
-from qframe.stores.types import LiesHere
+from qframe.stores.types import LiesHere, TopicList
 from qframe.topic import Kind, Topic
 
+_CHANGED: Final = -1
 _OTHERS: Final = ("claimed", "asleep", "birth", "opened")
 _GONE_S: Final = 30 * 86_400
 """For how long a slot of a topic that was deleted stays closed."""
@@ -80,7 +81,7 @@ class RedisTopics(RedisRole, Topics):
         return list(map(self._noted, names, found))
 
     @override
-    def topics(self) -> list[Topic]:
+    def topics(self) -> TopicList:
         found = all_declared(self._redis, self.namespace)
         for topic in found:
             self._noted(topic.name, topic)
@@ -126,9 +127,20 @@ def declare(redis: Redis, namespace: str, topic: Topic) -> Topic:
 def _declared(
     redis: Redis, namespace: str, topic: Topic, kind: str
 ) -> tuple[bool, str, int, Growth]:
-    """Whether a topic is declared under a word for its kind; the word, slots and growth it has."""
-    words = (topic.name, identity_of(topic, kind), TopicOptions.of(topic).to_json())
-    is_done, stands = redis.one(Call(of("declare"), topics_key(namespace), words))
+    """Whether a topic is declared under a word for its kind; the word, slots and growth it has.
+
+    Raises:
+        BadTopic: if it is declared, and this version of qframe cannot read how.
+    """
+    key, is_done = topics_key(namespace), _CHANGED
+    while is_done == _CHANGED:
+        before = redis.ask(key, "HGET", topic.name) or b""
+        if before and not is_elsewhere(before):
+            topic_from(topic.name, before)
+        options = before.split(b" ", 2)[2] if before else b"{}"
+        options = TopicOptions.of(topic).to_json(options)
+        words = (topic.name, identity_of(topic, kind), options, before)
+        is_done, stands = redis.one(Call(of("declare"), key, words))
     known, numbers = stands.split()
     return bool(is_done), known.decode(), *grown_from(numbers)
 
@@ -147,25 +159,32 @@ def _is_here(name: str) -> LiesHere:
     )  # fmt: skip
 
 
-def all_declared(redis: Redis, namespace: str) -> list[Topic]:
+def all_declared(redis: Redis, namespace: str) -> TopicList:
     """All topics that lie here, by name."""
     flat = redis.ask(topics_key(namespace), "HGETALL")
-    pairs = zip(flat[::2], flat[1::2], strict=True)
-    return [
-        topic_from(name.decode(), value)
-        for name, value in sorted(pairs) if not is_elsewhere(value)
-    ]  # fmt: skip
+    return _read(
+        (name.decode(errors="replace"), value)
+        for name, value in sorted(zip(flat[::2], flat[1::2], strict=True))
+    )
 
 
 def latest(redis: Redis, namespace: str, names: Sequence[str]) -> list[Topic | None]:
-    """Each topic that lies here, in one round trip."""
+    """Each topic that lies here and can be read, in one round trip."""
     if not names:
         return []
     values = redis.ask(topics_key(namespace), "HMGET", *names)
-    return [
-        None if value is None or is_elsewhere(value) else topic_from(name, value)
-        for name, value in zip(names, values, strict=True)
-    ]
+    found = {topic.name: topic for topic in _read(zip(names, values, strict=True))}
+    return [found.get(name) for name in names]
+
+
+def _read(lines: Iterable[tuple[str, bytes | None]]) -> TopicList:
+    """The topics of values of the hash, of those that lie here."""
+    found = TopicList()
+    for name, value in lines:
+        if value is not None and not is_elsewhere(value):
+            with found.passing_by():
+                found.append(topic_from(name, value))
+    return found
 
 
 def birth(redis: Redis, keys: SlotKeys, fresh: str) -> str:

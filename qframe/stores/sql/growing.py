@@ -105,7 +105,7 @@ class SqlGrowing(SqlRole, Growing):
     @override
     def grow(self, topic: Topic, following: Topic, tokens: Mapping[int, str] | None = None) -> bool:
         done = self._write_at_once(topic, grow, topic, following, tokens or {})
-        self._declared(topic.name)
+        self._heard(topic.name)
         return done
 
     @override

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Concatenate, Final, ParamSpec, TypeVar
 
 from qframe.drivers.sql import Database, Transaction
-from qframe.errors import UnknownGroup, UnknownTopic
+from qframe.errors import BadTopic, UnknownGroup, UnknownTopic
 from qframe.stores.sql.topic_ref import TopicRef, check_slots, declared
 from qframe.stores.types import SlotsClosed
 from qframe.topic import Topic
@@ -100,12 +101,12 @@ class SqlRole:
             try:
                 return act(ref)
             except (UnknownGroup, UnknownTopic):
-                now = self._declared(topic.name)
+                now = self._heard(topic.name)
                 if is_anew or now is None or now.id == ref.id:
                     raise
                 is_anew = True
             except SlotsClosed:
-                self._declared(topic.name)  # which notes how far it has grown by now
+                self._heard(topic.name)  # which notes how far it has grown by now
                 if self._ref(topic).topic.growth == ref.topic.growth:
                     if pauses == most_pauses:
                         raise SlotsClosed(self._database.shown, topic.name) from None
@@ -125,8 +126,14 @@ class SqlRole:
 
     def _declared(self, name: str) -> TopicRef | None:
         """The topic that has this name now, which is kept."""
-        refs = self._database.read_autocommit(lambda it: declared(it, self.namespace, name))
-        return self._meet(refs[0]) if refs else None
+        ref = self._database.read_autocommit(lambda it: declared(it, self.namespace, name))
+        return None if ref is None else self._meet(ref)
+
+    def _heard(self, name: str) -> TopicRef | None:
+        """The same, for who goes by what is known here if it cannot be read any more."""
+        with suppress(BadTopic):
+            return self._declared(name)
+        return None
 
     def _meet(self, ref: TopicRef) -> TopicRef:
         """Remembers a topic as it is in the database now, which may have forgotten a growth."""

@@ -19,14 +19,14 @@ from qframe.stores.sql.schema import (
     slots,
     topics,
 )
-from qframe.stores.topic_options import topic_of
+from qframe.stores.topic_options import reading, topic_of
 from qframe.stores.types import SlotsClosed
 from qframe.topic import Topic
 
 _GROWTH: Final = tuple(column for column in growths.c if column.name != "topic")
 _GROWN: Final = topics.outerjoin(growths, growths.c.topic == topics.c.id)
 _DECLARED: Final = select(topics, *_GROWTH).select_from(_GROWN)
-_TOPICS: Final = Statement(
+TOPICS: Final = Statement(
     _DECLARED.where(topics.c.namespace == bindparam("ns")).order_by(topics.c.name), "ns"
 )
 
@@ -150,20 +150,20 @@ def closed(ref: TopicRef) -> SlotsClosed:
     return SlotsClosed("", ref.topic.name)
 
 
-def declared(transaction: Transaction, namespace: str, name: str | None = None) -> list[TopicRef]:
-    """All topics, or the one of a name."""
-    rows = (
-        transaction.rows(_TOPICS, (namespace,))
-        if name is None
-        else transaction.rows(TOPIC, (namespace, name))
-    )
-    return [ref_of(row) for row in rows]
+def declared(transaction: Transaction, namespace: str, name: str) -> TopicRef | None:
+    """The topic of a name, or None.
+
+    Raises:
+        BadTopic: if this version of qframe cannot read it.
+    """
+    row = transaction.row(TOPIC, (namespace, name))
+    return None if row is None else ref_of(row)
 
 
-def declared_of(transaction: Transaction, namespace: str, names: list[str]) -> list[TopicRef]:
-    """The topics of some names, those that there are."""
+def rows_of(transaction: Transaction, namespace: str, names: list[str]) -> list[Row]:
+    """The rows of the topics of some names, of those that there are."""
     found = {
-        row[0]: ref_of(row)
+        row[0]: row
         for some in padded(names)
         for row in transaction.rows(_topics_of(len(some)), (namespace, *some))
     }
@@ -183,9 +183,14 @@ def stored(transaction: Transaction, ref: TopicRef) -> TopicRef:
 
 
 def ref_of(row: Row) -> TopicRef:
-    """A topic from its row, and that of its growth."""
+    """A topic from its row, and that of its growth.
+
+    Raises:
+        BadTopic: if this version of qframe cannot read it.
+    """
     number, _, name, kind, slot_count, options, *growth = row
-    return TopicRef(topic_of(name, kind, slot_count, options, _growth(growth)), number)
+    with reading(name, kind):
+        return TopicRef(topic_of(name, kind, slot_count, options, _growth(growth)), number)
 
 
 def _growth(fields: Sequence[Any]) -> Growth:

@@ -8,7 +8,7 @@ from typing import Final
 from sqlalchemy import Table, bindparam, delete, select
 from typing_extensions import override
 
-from qframe.drivers.sql import Statement, Transaction
+from qframe.drivers.sql import Row, Statement, Transaction
 from qframe.errors import TopicMismatch, UnknownTopic
 from qframe.growth import NOT_GROWN
 from qframe.stores.base import Topics
@@ -20,13 +20,14 @@ from qframe.stores.sql.schema import Sort, held, later, log, marks, sequences, s
 from qframe.stores.sql.sweep import sweep
 from qframe.stores.sql.topic_ref import (
     LOCKED_TOPIC,
+    TOPICS,
     TopicRef,
-    declared,
-    declared_of,
     every_number,
     ref_of,
+    rows_of,
 )
 from qframe.stores.topic_options import TopicOptions
+from qframe.stores.types import TopicList
 from qframe.topic import Topic
 
 _ADD_TOPIC: Final = Statement(topics.insert(), "id namespace name kind slots options")
@@ -82,14 +83,14 @@ class SqlTopics(SqlRole, Topics):
     @override
     def latest(self, topics: Sequence[Topic]) -> list[Topic | None]:
         names = list(dict.fromkeys(topic.name for topic in topics))
-        refs = self._database.read_autocommit(lambda it: declared_of(it, self.namespace, names))
-        known = {ref.topic.name: self._meet(ref).topic for ref in refs}
+        rows = self._database.read_autocommit(lambda it: rows_of(it, self.namespace, names))
+        known = {topic.name: topic for topic in self._met_in(rows)}
         return [known.get(topic.name) for topic in topics]
 
     @override
-    def topics(self) -> list[Topic]:
-        refs = self._database.read_autocommit(lambda it: declared(it, self.namespace))
-        return [self._meet(ref).topic for ref in refs]
+    def topics(self) -> TopicList:
+        rows = self._database.read_autocommit(lambda it: it.rows(TOPICS, (self.namespace,)))
+        return self._met_in(rows)
 
     @override
     def birth(self, topic: Topic) -> str:
@@ -109,14 +110,22 @@ class SqlTopics(SqlRole, Topics):
             self._met.pop(topic.name, None)
         return done
 
+    def _met_in(self, rows: Sequence[Row]) -> TopicList:
+        """The topics of rows, which are remembered."""
+        found = TopicList()
+        for row in rows:
+            with found.passing_by():
+                found.append(self._meet(ref_of(row)).topic)
+        return found
+
 
 def declare(transaction: Transaction, namespace: str, topic: Topic) -> TopicRef:
     """Makes a topic known, or changes its options.
 
     Raises:
         TopicMismatch: if it has another kind, or has never had so many slots.
+        BadTopic: if it is declared, and this version of qframe cannot read how.
     """
-    options = TopicOptions.of(topic).to_json().decode()
     row = transaction.row(LOCKED_TOPIC, (namespace, topic.name))
     number = 0
     if row is None:
@@ -130,11 +139,14 @@ def declare(transaction: Transaction, namespace: str, topic: Topic) -> TopicRef:
         ):
             if not is_same:
                 raise TopicMismatch(topic.name, what, declared, asked)
-        transaction.run(_CHANGE_TOPIC, (options, row[0]))
+        options = TopicOptions.of(topic).to_json(row[5])
+        transaction.run(_CHANGE_TOPIC, (options.decode(), row[0]))
         return TopicRef(topic.grown(known.slots, known.growth), row[0])
     ref = TopicRef(topic, number)
+    options = TopicOptions.of(topic).to_json()
     transaction.run(
-        _ADD_TOPIC, (ref.id, namespace, topic.name, str(topic.kind), topic.slots, options)
+        _ADD_TOPIC,
+        (ref.id, namespace, topic.name, str(topic.kind), topic.slots, options.decode()),
     )
     if topic.growth != NOT_GROWN:  # a copy keeps the numbers of its slots
         transaction.run(SET_GROWTH, (ref.id, *map(int, topic.growth)))

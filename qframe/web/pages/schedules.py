@@ -28,7 +28,8 @@ def facts(visit: Visit) -> dict[str, Any]:
         "title": "Schedules", "schedules": hits.schedules, "prefix": prefix, "looked": hits.looked,
         "place": visit.asked("from"), "next": hits.place, "live": prefix is None,
         "now_ms": visit.desk.app.store.now_ms(TOPIC), "errors": visit.may("body"),
-        "unled": visit.desk.sampler.look().unled, **_ahead(visit, visit.asked("schedule")),
+        "unknown": hits.unknown, "unled": visit.desk.sampler.look().unled,
+        **_ahead(visit, visit.asked("schedule")),
     }  # fmt: skip
 
 

@@ -22,6 +22,7 @@ def facts(visit: Visit) -> dict[str, Any]:
     if found is None:
         if look.error is not None:
             raise look.error
+        visit.admin.topic(name)  # which tells if this version of qframe cannot read it
         raise UnknownTopic(name, [each.name for each in look.declared])
     groups = [each for each in look.groups if each.topic.name == name]
     return {

@@ -15,7 +15,8 @@ local now, reports = time_ms(given), slot .. 'g:' .. name .. ':reports'
 if redis.call('HSET', reports, worker, string.format('%.0f', now) .. ' ' .. text) == 1 then
   local all = redis.call('HGETALL', reports)
   for i = 1, #all, 2 do
-    if (tonumber(string.match(all[i + 1], '^%d+')) or 0) <= now - kept then
+    local at = tonumber(string.match(all[i + 1], '^%d+'))
+    if at and at <= now - kept then
       redis.call('HDEL', reports, all[i])
     end
   end
