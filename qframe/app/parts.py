@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Collection
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
@@ -15,12 +15,13 @@ from qframe.app.pull import Pulls
 from qframe.clock import SYSTEM_CLOCK, Clock
 from qframe.coordination.base import Coordinator, OnFailure
 from qframe.coordination.open import open_coordinator
-from qframe.errors import BadOption
+from qframe.errors import BadOption, StoreUnavailable
 from qframe.events import Events
 from qframe.forks import Forks
 from qframe.hooks import Middleware
 from qframe.identity import new_worker_id
 from qframe.options.settings import Settings
+from qframe.outbox.open import unrelayed
 from qframe.producing.buffered import Buffers
 from qframe.producing.catalog import TopicCatalog
 from qframe.producing.producer import Producer
@@ -283,14 +284,32 @@ class AppParts:
             on_failure=on_failure,
         )  # fmt: skip
 
-    def warn_of_default_store(self) -> None:
-        """Tells that nothing names a store: a shell without its settings would go unnoticed."""
+    def warn(self, relayed: Collection[Outbox]) -> None:
+        """Tells what may have been forgotten, and would go unnoticed.
+
+        That is to name a store, in a shell without its settings, or to relay an outbox.
+
+        Args:
+            relayed: the outboxes that apps of this process relay.
+        """
+        if not self.events:
+            return
+        handlers = [each.function for each in self.consumers]
+        with suppress(StoreUnavailable):
+            for outbox in unrelayed(handlers, relayed, self._topic_names):
+                self.events.emit(
+                    "outbox.unrelayed", outbox=outbox,
+                    why="nothing that it holds is sent until the app of a worker calls app.relay",
+                )  # fmt: skip
         settings = self.opened.settings
         if "store" not in settings.given and self.events:
             self.events.emit(
                 "store.default", store=shown_url(settings.store), folder=str(Path.cwd()),
                 why="neither QFRAME_STORE nor qframe.toml nor QFrame(store=) names a store",
             )  # fmt: skip
+
+    def _topic_names(self) -> list[str]:
+        return [topic.name for topic in self.store().topics()]
 
     def part_failed(self, part: str, error: BaseException) -> None:
         """Tells that a part outside of a worker has failed."""

@@ -280,14 +280,15 @@ class QFrame(PublishMethods):
                 worker.stop()
             end_log = log_unless_heard(self.events, self.settings)
             try:
-                worker.run(
-                    burst=burst, drain=drain, on_ready=self.parts.warn_of_default_store
-                )  # fmt: skip
+                worker.run(burst=burst, drain=drain, on_ready=self._warn)
             finally:
                 end_log()
                 self.parts.worker_ended()
         except OSError as error:  # such as that of too many open files
             raise WorkerFailed("worker", error) from error
+
+    def _warn(self) -> None:
+        self.parts.warn([outbox for app in REGISTRY.apps() for outbox in app.outboxes])
 
     def trace(self, tracing: Tracing) -> None:
         """Makes spans from now on; called before `run`, by `opentelemetry-instrument` for you.

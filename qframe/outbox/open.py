@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import TYPE_CHECKING
+import sys
+from collections.abc import Callable, Collection, Iterable
+from inspect import unwrap
+from typing import TYPE_CHECKING, Any
 
 from qframe.errors import BadOption
 
@@ -14,6 +16,8 @@ if TYPE_CHECKING:
     from qframe.outbox.inspector import InspectingStore, OutboxInspector
     from qframe.outbox.outbox import Outbox
     from qframe.outbox.relay import Relay
+
+    TopicNames = Callable[[], list[str]]
 
 
 def relay_class() -> type[Relay]:
@@ -37,6 +41,36 @@ def inspector_of(outbox: Outbox, store: InspectingStore) -> OutboxInspector:
     from qframe.outbox.inspector import OutboxInspector
 
     return OutboxInspector(outbox, store)
+
+
+def unrelayed(
+    functions: Iterable[Callable[..., Any]], relayed: Collection[Outbox], topics: TopicNames
+) -> list[str]:
+    """The outboxes beside handlers, such as `shop.orders:outbox`, that no relay has ever served.
+
+    Args:
+        functions: the handlers; an outbox is one of the names that their modules have.
+        relayed: the outboxes that the apps of this process relay.
+        topics: the names of the store's topics, of which each relayed outbox has one.
+    """
+    if "qframe.outbox.outbox" not in sys.modules:
+        return []
+    from qframe.outbox.outbox import Outbox
+    from qframe.outbox.rows import slots_stem
+
+    modules = [getattr(unwrap(each), "__globals__", {}) for each in functions]
+    found = {
+        f"{names.get('__name__')}:{name}": value
+        for names in modules
+        for name, value in names.items()
+        if isinstance(value, Outbox) and value not in relayed
+    }
+    known = topics() if found else []
+    return [
+        place
+        for place, outbox in found.items()
+        if not any(topic.startswith(slots_stem(outbox.prefix)) for topic in known)
+    ]
 
 
 def check_relayed(outbox: object, others: Iterable[Outbox]) -> None:

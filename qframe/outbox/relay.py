@@ -34,7 +34,7 @@ from qframe.outbox.blocked_lines import BlockedLines
 from qframe.outbox.commits import CommitListener
 from qframe.outbox.entries import entry_of, facts_of
 from qframe.outbox.outbox import Outbox
-from qframe.outbox.rows import SLOTS, OutboxRow
+from qframe.outbox.rows import SLOTS, OutboxRow, slots_stem
 from qframe.outcomes import Outcome
 from qframe.producing.catalog import TopicCatalog
 from qframe.producing.producer import Producer
@@ -43,7 +43,7 @@ from qframe.runtime.feed.slots import Slots
 from qframe.service import SteppedService
 from qframe.stores.base import Groups, Inspecting, Topics
 from qframe.stores.types import Entry
-from qframe.topic import INTERNAL, Kind, Topic
+from qframe.topic import Kind, Topic
 
 GROUP: Final = "relay"
 BATCH: Final = 500
@@ -396,5 +396,4 @@ class Relay(SteppedService):
 
 def slots_topic(outbox: Outbox) -> Topic:
     """The internal topic over which the relays of an outbox share its slots."""
-    stem = outbox.prefix.strip("_").replace("_", "-")
-    return Topic(f"{INTERNAL}outbox.{stem}-{outbox.identity():014x}", Kind.STREAM, SLOTS)
+    return Topic(f"{slots_stem(outbox.prefix)}{outbox.identity():014x}", Kind.STREAM, SLOTS)

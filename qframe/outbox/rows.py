@@ -33,6 +33,7 @@ from sqlalchemy.sql.functions import GenericFunction
 from sqlalchemy.types import TypeDecorator, TypeEngine
 
 from qframe.tables import Tables
+from qframe.topic import INTERNAL
 
 LINES: Final = 1024
 SLOTS: Final = 16
@@ -109,6 +110,11 @@ def line_of(topic: str, key: str | None, message_id: str) -> int:
 def slot_of(line: int) -> int:
     """The relay slot of a line."""
     return line % SLOTS
+
+
+def slots_stem(prefix: str) -> str:
+    """The beginning of the name of the topic by which the relays of an outbox share its slots."""
+    return f"{INTERNAL}outbox.{prefix.strip('_').replace('_', '-')}-"
 
 
 class OutboxStatements:

@@ -86,6 +86,7 @@ _LEVELS: Final = {
     "slot.away": "warning",
     "outbox.unavailable": "warning",
     "outbox.blocked": "warning",
+    "outbox.unrelayed": "warning",
     "outbox.elsewhere": "error",
     "outbox.doubted": "warning",
     "part.failed": "error",

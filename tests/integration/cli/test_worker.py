@@ -84,6 +84,39 @@ def test_a_worker_for_which_nothing_names_a_store_warns_of_the_one_that_it_serve
     assert warnings() == []
 
 
+FORGETFUL = """
+from sqlalchemy import create_engine
+from qframe import Outbox, QFrame, Topic
+
+app = QFrame("sqlite:///q.db")
+outbox = Outbox(create_engine("sqlite:///business.db"), prefix="shop_")
+
+
+@app.consumer(Topic("orders"), group="billing")
+def bill() -> None:
+    pass
+"""
+
+
+def test_a_worker_warns_of_an_outbox_beside_its_handlers_that_nobody_relays(
+    program: Program,
+) -> None:
+    """What it held was never sent, and nothing said so."""
+
+    def warnings(module: str) -> list[dict[str, object]]:
+        ran = program.ok("worker", module, "--burst")
+        told = [json.loads(line) for line in ran.err.splitlines()]
+        return [each for each in told if each["event"] == "outbox.unrelayed"]
+
+    program.write("shop.py", FORGETFUL)
+    program.write("relays.py", "from shop import app, outbox\napp.relay(outbox)\n")
+    [warning] = warnings("shop")
+    assert (warning["level"], warning["outbox"]) == ("warning", "shop:outbox")
+    assert "app.relay" in str(warning["why"])
+    assert warnings("relays") == []
+    assert warnings("shop") == []  # a worker elsewhere relays it
+
+
 def test_no_body_and_no_text_of_a_handlers_error_is_logged(program: Program) -> None:
     program.write("shop.py", SHOP)
     with program.app() as app:
