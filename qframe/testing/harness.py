@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
 from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
-from typing import Any, Final, Self, Unpack
+from typing import TYPE_CHECKING, Any, Final, Self, Unpack
 
 from qframe.app.qframe import QFrame
 from qframe.app.registry import REGISTRY
@@ -22,10 +21,15 @@ from qframe.testing.comparison import check_equal, listed
 from qframe.testing.crashes import Crashes, WorkerLife
 from qframe.testing.journal import End, Handing, Journal, Publication, Standing, Tally, difference
 from qframe.testing.ownership import SoleOwner
+from qframe.testing.progress import Progress
+from qframe.testing.resetting import empty
 from qframe.testing.store import JournalledStore
 from qframe.testing.wiring import Wiring
 from qframe.testing.worker import SteppedWorker
-from qframe.topic import Body, Topic, duration_ms, is_internal
+from qframe.topic import Body, Topic, duration_ms
+
+if TYPE_CHECKING:
+    from sqlalchemy import Engine
 
 MOST: Final = 10_000
 LONGEST_MS: Final = 366 * 86_400_000
@@ -45,9 +49,10 @@ class Harness:
         now: the virtual time to begin with, with a time zone; by default the real one.
         raise_errors: whether an error that a handler raises is raised from `run_until_idle` and
             its like as well. `NeedRetry` and `Reject` are none.
+        reset: an engine whose database has tables of checkers or outboxes: they are emptied first.
 
     Raises:
-        BadOption: if the app runs, or `now` is no moment.
+        BadOption: if the app runs, `now` is no moment, or `reset` is no plain engine.
     """
 
     def __init__(
@@ -57,6 +62,7 @@ class Harness:
         topics: Iterable[Topic] = (),
         now: datetime | float | None = None,
         raise_errors: bool = False,
+        reset: Engine | None = None,
     ) -> None:
         self.app: QFrame = REGISTRY.default(QFrame) if app is None else app
         now_ms = checked_moment(now, "now")
@@ -64,6 +70,8 @@ class Harness:
         self._topics = list(topics)
         self._journal = Journal()
         self._journal.raises_errors = raise_errors
+        self._progress = Progress(self._journal)
+        self._reset = reset
         self._crashes = Crashes()
         self._store = JournalledStore(
             self._journal, namespace=self.app.settings.namespace, clock=self._clock
@@ -73,10 +81,13 @@ class Harness:
         self._takeover_ms: int | None = None
 
     def __enter__(self) -> Self:
+        if self._reset is not None:
+            empty(self._reset)
         self._wiring = Wiring(
             self.app, store=self._store, clock=self._clock,
             coordinator=SoleOwner(self._store, WORKER),
         )  # fmt: skip
+        self._stop_listening = self.app.events.listen(self._journal.heard)
         try:
             for topic in self._topics:
                 self.app.declare(topic)
@@ -95,6 +106,7 @@ class Harness:
                 worker.end()
         finally:
             if wiring is not None:
+                self._stop_listening()
                 wiring.give_back()
 
     # Time, and what happens in it.
@@ -120,13 +132,17 @@ class Harness:
                 handlers have handed to them: seconds, or a text such as "5s".
 
         Raises:
-            NeverIdle: if there are more.
+            NeverIdle: if there are more, or something is tried again and again in vain.
             BadOption: if the app has no consumer, or an async handler would run in the event loop
                 that runs already; `await arun_until_idle()` there.
         """
         self._wired().check_runs()
+        self._progress.begin()
+        return self._run(at_most, duration_ms(patience, "patience") / 1000)
+
+    def _run(self, at_most: int = MOST, patience_s: float = 0) -> Tally:
         before = self._journal.tally()
-        until_s = SYSTEM_CLOCK.monotonic_s() + duration_ms(patience, "patience") / 1000
+        until_s = SYSTEM_CLOCK.monotonic_s() + patience_s
         self._take_over()
         while (worker := self._worker) is not None:
             moved = worker.step()
@@ -138,6 +154,7 @@ class Harness:
             handed_out = self._journal.tally().handed_out - before.handed_out
             if handed_out > at_most:
                 raise NeverIdle(f"{handed_out} deliveries at {self.now}", "at_most", at_most)
+            self._progress.step(self._store)
         return difference(self._journal.tally(), before)
 
     async def arun_until_idle(self, *, at_most: int = MOST, patience: float | str = 0) -> Tally:
@@ -177,7 +194,8 @@ class Harness:
 
         Raises:
             BadOption: if it is no time, or would go back.
-            NeverIdle: if something comes again and again without time passing.
+            NeverIdle: if something comes again and again without time passing, or is tried again
+                and again in vain.
         """
         given = by.total_seconds() if isinstance(by, timedelta) else by
         span_ms = duration_ms(days * 86_400 + hours * 3600 + minutes * 60 + seconds, "advance")
@@ -188,7 +206,7 @@ class Harness:
         while (now_ms := self._clock.now_ms()) < until_ms:
             times = [until_ms, *self._next_times(), *self._next_ticks()]
             self._pass_time(min(times) - now_ms)
-            self.run_until_idle()
+            self._run()
         return difference(self._journal.tally(), before)
 
     def drain(self) -> Tally:
@@ -197,7 +215,8 @@ class Harness:
         Schedules tick on the way, and it does not wait for their next tick: `advance` does.
 
         Raises:
-            NeverIdle: if something waits still after a year, or is in hand and nobody settles it.
+            NeverIdle: if something waits still after a year, is tried again and again in vain, or
+                is in hand and nobody settles it.
         """
         before = self._journal.tally()
         until_ms = self._clock.now_ms() + LONGEST_MS
@@ -205,9 +224,9 @@ class Harness:
         while times := self._next_times():
             is_stuck = self._worker is not None and self._worker.only_holds()
             if is_stuck or min(times) > until_ms:
-                raise NeverIdle(listed(self._unfinished()), "wait", "a year")
+                raise NeverIdle(listed(self._store.unfinished()), "wait", "a year")
             self._pass_time(min([*times, *self._next_ticks()]) - self._clock.now_ms())
-            self.run_until_idle()
+            self._run()
         return difference(self._journal.tally(), before)
 
     # Faults.
@@ -318,8 +337,8 @@ class Harness:
         """
         __tracebackhide__ = True
         outboxes = [] if self._worker is None else self._worker.full_outboxes()
-        standing = self._unfinished(dead=True)
-        unserved = self._unserved({_name(topic) for topic in elsewhere})
+        standing = self._store.unfinished(dead=True)
+        unserved = self._store.unserved({_name(topic) for topic in elsewhere})
         if unfinished := [*standing, *unserved, *outboxes, *self._crashes.pending()]:
             lines = ["messages are left:", listed(unfinished), *self._journal.tracebacks()]
             raise AssertionError("\n".join(lines))
@@ -332,22 +351,11 @@ class Harness:
                             "use it inside `with Harness(app) as harness:`")  # fmt: skip
         return self._wiring
 
-    def _unserved(self, elsewhere: set[str]) -> list[str]:
-        """Topics into which something was published, and which no group collects from."""
-        counts = Counter(each.topic for each in self._journal.publications)
-        return [
-            f"{topic.name}: {counts[topic.name]} published, and this app has no consumer for it"
-            for topic in self._store.topics()
-            if counts[topic.name] and topic.name not in elsewhere
-            and not is_internal(topic.name) and not self._store.groups(topic)
-        ]  # fmt: skip
-
     def _found(self, topic: Topic | str) -> Topic:
         """A topic as declared here; also after the end."""
         if self._wiring is not None:
             return self._wiring.found(topic)
-        found = self._store.topic(_name(topic))
-        if found is None:
+        if (found := self._store.topic(_name(topic))) is None:
             raise UnknownTopic(_name(topic))
         return found
 
@@ -381,19 +389,11 @@ class Harness:
         worker = self._worker
         if worker is not None:
             worker.keep()
+            if worker.is_due(self._clock.now_ms() + max(1, ms)):
+                self._progress.step(self._store)
         self._clock.advance(max(1, ms))
         if worker is not None:
             worker.resume()
-
-    def _unfinished(self, *, dead: bool = False) -> list[Standing]:
-        states = ["doing", "todo", "waiting"] + (["dead"] if dead else [])
-        return [
-            Standing.of(record)
-            for topic in self._store.topics()
-            if not is_internal(topic.name)
-            for group in self._store.groups(topic)
-            for record in self._store.peek(topic, group, states=states, limit=EVERYTHING)
-        ]
 
 
 def _name(topic: Topic | str) -> str:

@@ -61,7 +61,7 @@ class Handing(msgspec.Struct, eq=False, kw_only=True):
         outcome: how it has ended.
         calls: how often the handler was called for it: more than once after local retries, and
             not at all where a checker knew it.
-        error: what the handler has raised last, or None.
+        error: what the handler has raised last, or why its end has failed; or None.
         traceback: where it has raised it: the frames in the user's own code.
     """
 
@@ -177,6 +177,7 @@ class Journal:
         handings: in the order in which they were handed out.
         publications: in the order in which they were published.
         hands_out_twice: whether first acknowledgements are to be lost.
+        noted: how much was noted: it grows with all that goes on.
         interruption: what a handler has raised that is meant for the test.
         raises_errors: whether errors of handlers are meant for the test too.
         loop: the test's event loop, for handlers that are awaited; None where none is running.
@@ -185,6 +186,7 @@ class Journal:
     def __init__(self) -> None:
         self.handings: list[Handing] = []
         self.publications: list[Publication] = []
+        self.noted: int = 0
         self._guard = threading.RLock()
         self._open: dict[Place, Handing] = {}
         self._counts: Counter[str] = Counter()
@@ -218,6 +220,7 @@ class Journal:
         )  # fmt: skip
         with self._guard:
             self.publications.append(publication)
+            self.noted += 1
 
     def handed_out(self, topic: str, group: str, delivery: Delivery) -> None:
         """Notes that a message was handed out."""
@@ -229,11 +232,13 @@ class Journal:
             self.handings.append(handing)
             self._open[_place(topic, group, delivery)] = handing
             self._counts["handed_out"] += 1
+            self.noted += 1
 
     def died_in_pull(self, count: int) -> None:
         """Notes messages that were given up since their last worker was lost."""
         with self._guard:
             self._counts[End.DEAD] += count
+            self.noted += count
 
     def instead_of(self, topic: str, group: str, one: Settlement) -> Settlement:
         """The settlement to send: a first acknowledgement may be one that never arrived."""
@@ -268,6 +273,7 @@ class Journal:
             handing = self._open.get(place) or self._begun.pop(place, None)
             if handing is not None:
                 handing.calls += 1
+                self.noted += 1
             return handing
 
     def worker_lost(self) -> None:
@@ -287,6 +293,18 @@ class Journal:
         own = not isinstance(error, Exception | SystemExit)  # the test's: Ctrl-C, pytest.fail
         if own or (self.raises_errors and not signal):
             self.interruption = error
+
+    def heard(self, event: str, facts: Mapping[str, Any]) -> None:
+        """Notes the error of a delivery that has failed though its handler has raised nothing."""
+        if event not in ("delivery.retried", "delivery.dead", "delivery.failed"):
+            return
+        which = facts["topic"], facts["group"], facts["id"], facts["attempt"]
+        with self._guard:
+            for each in reversed(self.handings):
+                if (each.topic, each.group, each.id, each.attempt) == which:
+                    if each.error is None:
+                        each.error = without_traceback(facts["error"])
+                    return
 
     # What the test asks.
 
@@ -313,6 +331,7 @@ class Journal:
     def _end(self, handing: Handing, end: End) -> None:
         handing.outcome = end
         self._counts[end] += 1
+        self.noted += 1
 
 
 def without_traceback(error: BaseException) -> BaseException:

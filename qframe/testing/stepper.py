@@ -55,6 +55,7 @@ class Stepper:
         self._life = life
         self._settings = LiveSettings(consumer)
         self._turn = 0
+        self._could_begin = False
         self.due_ms: int | None = None
 
     def step(self) -> bool:
@@ -121,13 +122,13 @@ class Stepper:
         owned = self._consumer.slots.open()
         if self._consumer.flow.paused or not self._consumer.in_flight.room(1):
             return False
+        self._could_begin = self._could_begin and self._consumer.flow.may_begin
         room = self._consumer.flow.allowed(self._room())
+        if self._may_begin_now() and self._executor.work_off_one():
+            return True
         if not room:
             self.due_ms = self._due_again_ms()
-            if not self._consumer.flow.may_begin:
-                return False
-            self._executor.resume()
-            return self._executor.work_off_one()
+            return False
         for slot in sorted(owned, key=lambda slot: (slot < self._turn, slot)):
             deliveries = self._pull_one(slot, owned[slot], room)
             if deliveries is None:  # fenced: all slots have other epochs now
@@ -139,6 +140,14 @@ class Stepper:
                 self._consumer.offer(deliveries)
                 return True
         return False
+
+    def _may_begin_now(self) -> bool:
+        """Has what lies aside try again, once, when there are tokens for it."""
+        could_begin, self._could_begin = self._could_begin, self._consumer.flow.may_begin
+        if could_begin or not self._could_begin:
+            return False
+        self._executor.resume()
+        return True
 
     def _due_again_ms(self) -> int | None:
         """When to pull again, where flow control does not allow it now; None if nothing waits."""

@@ -93,6 +93,11 @@ class SteppedWorker:
 
     # Time.
 
+    def is_due(self, at_ms: int) -> bool:
+        """Whether something falls due by then; leases that are to be renewed are not meant."""
+        return any(each.due_ms is not None and each.due_ms <= at_ms for each in
+                   self._steppers.values())  # fmt: skip
+
     def next_times(self, now_ms: int) -> list[int]:
         """When something falls due, and when leases are to be renewed."""
         due = [each.due_ms for each in self._steppers.values() if each.due_ms is not None]

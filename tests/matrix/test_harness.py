@@ -149,6 +149,27 @@ def test_no_handler_begins_without_a_token(
         scene.check_ends(of_fine(8))
 
 
+LIMITS = {"worker": RateLimit("2/s", burst=2), "group": RateLimit("100/s", over="group")}
+
+
+@pytest.mark.parametrize("over", LIMITS)
+@pytest.mark.parametrize("cell", [cell for cell in SERVED if cell.is_keyed], ids=str)
+def test_one_key_with_more_messages_than_tokens_comes_to_an_end(
+    cell: Cell, over: str, request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
+    options = {"rate_limit": LIMITS[over], "breaker": Breaker(2, pause="1s"), "tags": "gold"}
+    with stepped(cell, request, tmp_path, slots=1, **options) as (scene, harness):
+        items = [Item(number, "k", Act.FINE) for number in range(30)]
+        for item in items:
+            harness.publish(scene.topic, {"n": -1}, key="k", tags=["tin"])
+            harness.publish(scene.topic, item.outgoing().body, key="k", tags=["gold"])
+        harness.run_until_idle()
+        harness.advance(seconds=1)
+        harness.drain()
+        assert [call.number for call in scene.work.calls] == list(range(30))
+        assert scene.totals()["settled"] == 60
+
+
 @pytest.mark.parametrize("cell", [cell for cell in SERVED if cell.is_keyed], ids=str)
 def test_a_breaker_is_told_of_each_failure_and_of_success(
     cell: Cell, request: pytest.FixtureRequest, tmp_path: Path
