@@ -97,8 +97,8 @@ class QFrame(PublishMethods):
                 `broadcast=False`, `broadcast_expires="7d"`, `on_dead=None`,
                 `idempotent_checker=None`, `timeout=None`, `batch=None`, `rate_limit=None`,
                 `breaker=None`, `max_in_flight_bytes=None`, `tags=None`, `middleware=()`,
-                `at_most_once=False`, `keep_order=False`, `max_parked=10_000`; `ConsumerOptions`
-                tells what they mean.
+                `local_retries=3`, `at_most_once=False`, `keep_order=False`, `max_parked=10_000`;
+                `ConsumerOptions` tells what they mean.
 
         Raises:
             BadOption: if an option is unknown or wrong.
