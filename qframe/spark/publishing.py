@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from functools import reduce
 from operator import and_, or_
+from typing import Never
 
 import msgspec
 from pyspark.sql import Column, DataFrame
@@ -22,13 +23,14 @@ from pyspark.sql.types import (
 )
 
 from qframe.errors import BadBody, BadKey, BadOption
+from qframe.options.rules import refuse_unknown
 from qframe.options.settings import Settings
 from qframe.spark.columns import check_incoming
 from qframe.spark.naming import new_job
 from qframe.spark.options import address_of, write_options
 from qframe.spark.source import QFrameDataSource
 from qframe.spark.writer import note_of
-from qframe.topic import Kind, Topic
+from qframe.topic import Kind, KindName, Topic
 
 _NESTED = (StructType, MapType, ArrayType, VariantType)
 
@@ -39,6 +41,8 @@ def publish(
     *,
     store: str | None = None,
     namespace: str | None = None,
+    kind: KindName | None = None,
+    slots: int | None = None,
     key: str | Column | None = None,
     body: str | Column | None = None,
     at: str | Column | None = None,
@@ -49,6 +53,7 @@ def publish(
     id_columns: Sequence[str] = (),
     job_id: str | None = None,
     batch: int | None = None,
+    **unknown: Never,
 ) -> str:
     """Publishes each row of a DataFrame, once, and returns the job's id.
 
@@ -63,6 +68,8 @@ def publish(
         store: the store's URL, as it is reached from the executors; by default what the settings
             say, here and not there.
         namespace: the store's namespace; by default what the settings say.
+        kind: declares a topic that is given by its name, if it is new; checked if it is not.
+        slots: how many slots it then has; likewise.
         key: what must be handled serially and in order; cast to a string.
         body: the body: a struct, map, array or number is written as JSON, a string is JSON
             already, binary is published as it is. By default, a struct of all columns.
@@ -75,11 +82,14 @@ def publish(
             a value in one of them at least.
         job_id: the job's id, of which the messages' ids are made; made up by default.
         batch: how many rows go to the store in one call.
+        unknown: refused by its name.
 
     Raises:
         BadInput: if anything about it is wrong; nothing was published. Spark's own error is
             raised where it is seen first.
     """
+    for name in unknown:
+        refuse_unknown("publish option", name, list(publish.__kwdefaults__ or ()))
     if isinstance(id_columns, str):
         raise BadOption("id_columns", id_columns, "it is a single string", f"use [{id_columns!r}]")
     settings = Settings.load(store=store, namespace=namespace)
@@ -90,9 +100,14 @@ def publish(
     if settings.timers_db:
         options["timersDb"] = settings.timers_db
     if isinstance(topic, Topic):
-        options |= {"topic": topic.name, "kind": str(topic.kind), "slots": str(topic.slots)}
-    else:
-        options["topic"] = topic
+        for name, value in (("kind", kind), ("slots", slots)):
+            if value is not None:
+                why = "the Topic says it too"
+                raise BadOption(name, value, why, "leave it out, or give the topic's name")
+        kind, slots = topic.kind.value, topic.slots
+    options["topic"] = topic.name if isinstance(topic, Topic) else topic
+    options |= {} if kind is None else {"kind": kind}
+    options |= {} if slots is None else {"slots": str(slots)}
     if batch is not None:
         options["batchSize"] = str(batch)
     if id_columns:

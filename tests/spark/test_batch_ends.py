@@ -14,8 +14,12 @@ from pyspark.sql.datasource import (
     LessThan,
     LessThanOrEqual,
 )
+from tables import given
+from topics import Space
 
+from qframe.errors import BadOption
 from qframe.message import Delivery
+from qframe.spark import QFrameDataSource
 from qframe.spark.filters import Bounds
 from qframe.spark.options import TopicAddress, read_options
 from qframe.spark.ranges import PAGE, PAGE_BYTES, Range, _fitting, read_range
@@ -46,6 +50,26 @@ def test_a_range_has_nothing_behind_its_end_where_settled_messages_are_gone(
         Range(0, 0, 8),
     )  # fmt: skip
     assert [each for part in rows for each in part.column("offset").to_pylist()] == [3, 7]
+
+
+@pytest.mark.parametrize("name", ["startingOffsets", "endingOffsets"])
+def test_an_offset_beyond_the_end_is_an_error_unless_losses_are_none(
+    space: Space, name: str
+) -> None:
+    """Nothing was read, or less than was asked for, without a word."""
+    topic = space.topic(slots=1)
+    space.fill(topic, 10)
+
+    def planned(offset: int, **more: str) -> int:
+        source = QFrameDataSource(
+            given(**space.options(topic, **{name: f'{{"0": {offset}}}'}, **more))
+        )
+        return len(source.reader(source.schema()).partitions())
+
+    with pytest.raises(BadOption, match=rf"{name} \{{0: 11\}}: slot 0 ends at offset 10"):
+        planned(11)
+    read_all = name == "endingOffsets"
+    assert planned(11, failOnDataLoss="false") == planned(10) == read_all
 
 
 @pytest.mark.parametrize(

@@ -69,6 +69,9 @@ def test_a_topic_that_is_new_is_declared_as_the_options_say(
 ) -> None:
     redis_space.write(spark.sql("select '1' as body"), "fresh", kind="delay", slots="8")
     assert redis_space.store.topic("fresh") == Topic("fresh", "delay", 8)
+    where = {"store": redis_space.url, "namespace": redis_space.namespace}
+    publish(spark.sql("select 1 as n"), "newer", kind="priority", slots=2, **where)
+    assert redis_space.store.topic("newer") == Topic("newer", "priority", 2)
 
 
 def test_ids_begin_with_the_job_so_that_what_a_job_has_published_is_found(

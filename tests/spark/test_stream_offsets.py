@@ -14,7 +14,11 @@ from tables import given
 from topics import Space
 
 from qframe import QFrame, Topic
+from qframe.admin.totals import totals_in
+from qframe.clock import SYSTEM_CLOCK
+from qframe.doctor.examine import examine
 from qframe.errors import BadInput, MessagesGone, TopicMismatch, UnknownTopic
+from qframe.options.settings import Settings
 from qframe.spark import QFrameDataSource
 from qframe.spark.columns import outgoing
 from qframe.spark.stream_reader import Offsets, StreamReader, shared_out
@@ -119,6 +123,31 @@ def test_the_same_offsets_give_the_same_rows_again(space: Space) -> None:
     space.fill(topic, 50, first=50)
     with reading(space, topic) as reader:
         assert read(reader, start, end) == before
+
+
+def test_a_group_has_moved_behind_a_batch_when_spark_looks_for_the_next_one(space: Space) -> None:
+    """Spark commits a batch when it plans another: until there is one, the last stayed due."""
+    topic = space.topic(slots=2)
+    space.fill(topic, 40)
+    with reading(space, topic, group="archive") as reader:
+        start = reader.initialOffset()
+        end = reader.latestOffset(start, ALL)
+        assert sum(one.todo for one in space.store.stats(topic, "archive")) == 40
+        assert reader.latestOffset(end, ALL) == end  # the batch is done, and there is no other
+        assert sum(one.todo for one in space.store.stats(topic, "archive")) == 0
+    facts, *_ = [each for each in totals_in(space.store, topic).groups if each.group == "archive"]
+    assert facts.tuning.reader == "spark"
+
+
+def test_doctor_advises_no_worker_for_a_group_that_follows_a_query(space: Space) -> None:
+    topic = space.topic(slots=2)
+    with reading(space, topic, group="archive") as reader:
+        reader.initialOffset()
+    space.fill(topic, 40)
+    seen = examine(Settings.load(store=space.url, namespace=space.namespace), SYSTEM_CLOCK)
+    assert [each.what for each in seen.findings if each.check == "workers"] == [
+        "orders/g has 40 messages due or in hand, and no worker is alive"
+    ]
 
 
 def test_a_group_follows_behind_what_is_done_and_holds_back_removing(space: Space) -> None:

@@ -156,6 +156,8 @@ def test_the_user_of_spark_reads_what_is_wrong(spark: SparkSession, redis_space:
          {"key": "k", "id_columns": ["n"]}, "id_columns None: a row has none"),
         ("select 'k' k, if(id = 90, null, id) n from range(100)", {"key": "k", "id": "n"},
          "id None: a row has none"),
+        ("select 'k' k", {"key": "k", "kind": "ordered"}, "kind 'ordered': the Topic says it too"),
+        ("select 'k' k", {"key": "k", "tag": "k"}, "publish option 'tag': .* did you mean 'tags'"),
         ("select 'k' k", {"key": "k", "id_columns": "k"}, r"id_columns 'k': .* use \['k'\]"),
     ],
 )  # fmt: skip
