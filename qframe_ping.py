@@ -114,11 +114,10 @@ def _options(words: list[str]) -> dict[str, Any]:
         else:
             raise Misspelt(f"ping has no option {name!r}, or it lacks a value; see ping --help")
     if "timeout" in found:
-        try:
-            found["timeout"] = float(found["timeout"])
-        except ValueError:
-            text = found["timeout"]
-            raise Misspelt(f"--timeout {text!r} is no number of seconds; write 2") from None
+        text = found["timeout"]
+        if not (text.isascii() and text.replace(".", "", 1).isdigit()):
+            raise Misspelt(f"--timeout {text!r} is no number of seconds; write 2")
+        found["timeout"] = float(text)
     return found
 
 
@@ -137,7 +136,8 @@ def _of_file(path: str) -> dict[str, Any]:
 def _of_port(port: str, path: str, timeout_s: float) -> dict[str, Any]:
     host, _, number = port.rpartition(":")
     host = host.removeprefix("[").removesuffix("]") or "127.0.0.1"
-    if not (number.isascii() and number.isdigit() and int(number) <= _LARGEST_PORT):
+    is_number = number.isascii() and number.isdigit() and len(number) < 6
+    if not (is_number and int(number) <= _LARGEST_PORT):
         raise Misspelt(f"--port {port!r} is not a port; write 8080, or 127.0.0.1:8080")
     reply = b""
     try:

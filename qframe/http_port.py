@@ -96,7 +96,7 @@ def address_of(option: str, text: str) -> tuple[str, int]:
         BadOption: if it names none.
     """
     host, _, port = text.rpartition(":")
-    if not (port.isascii() and port.isdigit() and int(port) <= 65_535):
+    if not (port.isascii() and port.isdigit() and len(port) < 6 and int(port) <= 65_535):
         raise BadOption(option, text, "it is not a port", "write 8080, or 127.0.0.1:8080")
     return host.removeprefix("[").removesuffix("]"), int(port)
 

@@ -24,7 +24,7 @@ STORE_MARK: Final = f"{INTERNAL}bound."
 """The names of topics begin with it by which an outbox knows its store: no copy has them."""
 
 _NAME = re.compile(r"(?!\.\.?\Z)[A-Za-z0-9_.-]{1,64}")  # . and .. are no name of a file or node
-_DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)")
+_DURATION = re.compile(r"([0-9]+(?:\.[0-9]+)?) *(ms|s|m|h|d)")
 _MS: Final = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 
 
@@ -358,7 +358,7 @@ def duration_ms(value: float | str, what: str) -> int:
     """
     ms: float | None = None
     if isinstance(value, str):
-        if match := _DURATION.fullmatch(value.strip()):
+        if match := _DURATION.fullmatch(value.strip(" ")):
             ms = float(match[1]) * _MS[match[2]]
     elif isinstance(value, int | float) and not isinstance(value, bool) and value >= 0:
         ms = value * 1000

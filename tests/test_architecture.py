@@ -223,9 +223,9 @@ def test_a_command_looks_for_no_garbage_among_what_it_has_loaded(tmp_path: Path)
 
 
 FIRST_PARTS = """
-app batching clock codec coordination current durations errors events forks growth hooks idempotency
-identity locks message models open_files options outbox outcomes producing redaction retry roster
-runtime schedules service stores tags telemetry topic tracebacks words
+app batching clock codec coordination current digits durations errors events forks growth hooks
+idempotency identity locks message models open_files options outbox outcomes producing redaction
+retry roster runtime schedules service stores tags telemetry topic tracebacks words
 """
 FIRST_LIBRARIES = {"cronsim", "msgspec", "typing_extensions"}
 LATER = """

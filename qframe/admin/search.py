@@ -298,11 +298,15 @@ def _at(body: Any, path: str) -> Any:
     for step in path.split("."):
         if isinstance(body, Mapping):
             body = body.get(step)
-        elif isinstance(body, list) and step.isascii() and step.isdigit() and int(step) < len(body):
+        elif isinstance(body, list) and _is_index(step) and int(step) < len(body):
             body = body[int(step)]
         else:
             return None
     return body
+
+
+def _is_index(step: str) -> bool:
+    return step.isascii() and step.isdigit() and len(step) < 10
 
 
 def _text(value: Any) -> str | None:

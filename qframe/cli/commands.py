@@ -6,14 +6,20 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from itertools import takewhile
 from typing import Any, Final, Self
 
+from typer import BadParameter
 from typer.core import TyperCommand, TyperGroup
 
+from qframe.digits import decimal_number, whole_number
 from qframe.errors import BadOption
 from qframe.options.consumer import ConsumerOptions
 from qframe.options.rules import options_of
 from qframe.words import word_of
 
 _PLAIN: Final = (str, int, float)
+_NUMBERS: Final[Mapping[Any, Callable[[str], float]]] = {
+    int: whole_number, int | None: whole_number,
+    float: decimal_number, float | None: decimal_number,
+}  # fmt: skip
 _TUNED: Final = {"threads": "--threads", "rate_limit": "--rate", "max_in_flight": "--in-flight"}
 
 
@@ -116,12 +122,22 @@ class _ValueReader:
         if value is None:
             return () if is_list else None
         wanted = param.type_descriptor
+        if isinstance(value, str) and (read := _NUMBERS.get(wanted.annotation)) is not None:
+            _check_number(value, read, param, ctx)
         if wanted.parameter_info.parser is None:
             if type(value) is wanted.annotation and wanted.annotation in _PLAIN:
                 return value
             if wanted.annotation == list[str] and type(value) is tuple:
                 return list(value)
         return self._by_pydantic().coerce(value, param=param, ctx=ctx)
+
+
+def _check_number(text: str, read: Callable[[str], float], param: Any, ctx: Any) -> None:
+    """Refuses a number in other digits, which pydantic takes."""
+    try:
+        read(text)
+    except ValueError as error:
+        raise BadParameter(str(error), ctx=ctx, param=param) from None
 
 
 def _read_late(parameters: list[Any]) -> list[Any]:

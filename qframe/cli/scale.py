@@ -120,7 +120,7 @@ class ScaleRoute:
 
 
 def _number(text: str) -> int:
-    if not (text.isascii() and text.isdigit()):
+    if not (text.isascii() and text.isdigit() and len(text) < 16):
         raise BadOption("per_worker", text, "it is not a whole number", "try ?per_worker=100")
     return int(text)
 

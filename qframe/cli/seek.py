@@ -67,7 +67,7 @@ def _say_preview(found: SeekPreview, topic: str, group: str, as_json: bool) -> N
 
 
 def _position(to: str, slot: int | None) -> dict[str, Any]:
-    if to.isascii() and to.isdigit():
+    if to.isascii() and to.isdigit() and len(to) < 19:
         return {"offset": int(to) if slot is None else {slot: int(to)}}
     if slot is not None:
         raise BadCommand("slot", slot, f"{to!r} is not an offset", "leave --slot out")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Final, overload
 
+from qframe.digits import decimal_number
 from qframe.errors import BadOption
 
 A_TIME: Final = "use a time such as 2026-01-31T10:00:00Z"
@@ -20,7 +21,7 @@ def duration_of(text: str | None) -> float | str | None:
     if text is None:
         return None
     try:
-        return float(text)
+        return decimal_number(text)
     except ValueError:
         return text
 
@@ -38,7 +39,7 @@ def moment_of(text: str | None, what: str, remedy: str = A_TIME) -> datetime | f
     if text is None:
         return None
     try:
-        return float(text)
+        return decimal_number(text)
     except ValueError:
         pass
     try:

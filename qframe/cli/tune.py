@@ -93,6 +93,6 @@ def show_tuning(app: QFrame, topic: str, group: str, *, as_json: bool, changed: 
 def _number(name: str, text: str | None) -> int | Literal["reset"] | None:
     if text is None or text == RESET:
         return cast("Literal['reset'] | None", text)
-    if not (text.isascii() and text.isdigit()):
+    if not (text.isascii() and text.isdigit() and len(text) < 16):
         raise BadOption(name, text, "it is not a whole number", f"use a number, or {RESET}")
     return int(text)

@@ -15,6 +15,7 @@ from redis.exceptions import AskError
 from redis.retry import Retry
 from redis.sentinel import MasterNotFoundError, Sentinel
 
+from qframe.digits import decimal_number, whole_number
 from qframe.drivers.redis_connections import Node
 from qframe.drivers.tls import OF_REDIS, fault_of
 from qframe.errors import BadUrl
@@ -259,12 +260,13 @@ def servers_of(url: str) -> tuple[RedisServers, str]:
             of_primary = {
                 name: value for name, value in options.items() if not name.startswith(OF_SENTINELS)
             }
-            primary = sentinel.master_for(service, db=int(database or 0), **of_primary)
+            primary = sentinel.master_for(service, db=whole_number(database or "0"), **of_primary)
             return _One(primary, sentinel), shown
         if len(places) > 1:
             raise BadUrl("store", shown, "it names several servers", remedy)
         [(host, port)] = places
-        return _One(client.Redis(host=host, port=port, db=int(path or 0), **options)), shown
+        database = path or "0"
+        return _One(client.Redis(host=host, port=port, db=whole_number(database), **options)), shown
     except (ValueError, TypeError) as error:
         if isinstance(error, BadUrl):
             raise
@@ -283,9 +285,10 @@ def replicas_of(url: str, shown: str) -> Replicas | None:
     options = dict(parse_qsl(urlsplit(url).query))
     if not any(name in options for name in OF_REPLICAS):
         return None
-    longest_s = float(options.get("socket_timeout", ANSWER_TIMEOUT_S))
+    longest_s = decimal_number(options.get("socket_timeout", f"{ANSWER_TIMEOUT_S}"))
     try:
-        needed, within_s = int(options["wait_replicas"]), float(options.get("wait_timeout", "1"))
+        needed = whole_number(options["wait_replicas"])
+        within_s = decimal_number(options.get("wait_timeout", "1"))
         if needed >= 1 and 0.001 <= within_s < longest_s:  # 0 ms are for ever
             return Replicas(needed, round(within_s * 1000))
     except (KeyError, ValueError):
@@ -313,9 +316,10 @@ def _parsed(option: str, text: str) -> object:
         raise ValueError(f"{option}={text} is none of {', '.join(_CHECKS)}")
     own = option.removeprefix(OF_SENTINELS)
     if own not in DURATIONS:
-        parsers: dict[str, Any] = URL_QUERY_ARGUMENT_PARSERS
-        return parsers.get(own, str)(text)
-    seconds = float(text)
+        parsers: dict[Any, Any] = URL_QUERY_ARGUMENT_PARSERS
+        parser = parsers.get(own, str)
+        return {int: whole_number, float: decimal_number}.get(parser, parser)(text)
+    seconds = decimal_number(text)
     if not 0 < seconds <= LONGEST_TIMEOUT_S:  # not a number is neither
         raise ValueError(f"{option}={text} is not above 0 and up to {LONGEST_TIMEOUT_S} s")
     return seconds

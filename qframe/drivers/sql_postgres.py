@@ -333,7 +333,7 @@ def _threshold(shown: str, text: str) -> dict[str, int | None]:
     """After how many uses a statement is prepared; 0 for never, as pgbouncer may need it."""
     if not text:
         return {}
-    if not text.isdecimal():
+    if not (text.isascii() and text.isdigit() and len(text) < 10):
         raise BadUrl("store", shown, f"prepare_threshold={text} is not a number",
                      "use ?prepare_threshold=0 to prepare nothing")  # fmt: skip
     return {"prepare_threshold": int(text) or None}

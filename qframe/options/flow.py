@@ -21,7 +21,7 @@ BURST_S: Final = 0.3
 DRAWN_IN_A_S: Final = 10
 DRAWN_FOR_S: Final = 1 / DRAWN_IN_A_S
 _OF_MESSAGES: Final = (Reject, UndecodableBody, BadEffectKey)
-_RATE: Final = re.compile(r"(\d{1,7})\s*/\s*(\d{0,9})\s*(ms|s|m|h|d)")
+_RATE: Final = re.compile(r"([0-9]{1,7}) */ *([0-9]{0,9}) *(ms|s|m|h|d)")
 _MS: Final = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 _BURST_REMEDY: Final = "leave it out: the default is 0.3 s of the rate"
 _RATE_REMEDY: Final = 'use a string such as "100/s", "6000/m", "50/h", "1/500ms"'
@@ -45,7 +45,7 @@ class RateLimit:
     """
 
     def __init__(self, rate: str, *, burst: int | None = None, over: Over = "worker") -> None:
-        if not isinstance(rate, str) or (match := _RATE.fullmatch(rate.strip())) is None:
+        if not isinstance(rate, str) or (match := _RATE.fullmatch(rate.strip(" "))) is None:
             raise BadOption("rate_limit", rate, "it is not a rate", _RATE_REMEDY)
         self.tokens: int = int(match[1])
         self.per_ms: int = int(match[2] or 1) * _MS[match[3]]
@@ -57,7 +57,7 @@ class RateLimit:
                 "over", over, "it must be 'worker' or 'group'", "leave it out: 'worker'"
             )
         self.over = over
-        self.rate: str = rate.strip()
+        self.rate: str = rate.strip(" ")
         least = self._least_burst(over)
         most = max(MOST_TOKENS, least)
         if burst is None:

@@ -20,6 +20,7 @@ from typing import (
     get_type_hints,
 )
 
+from qframe.digits import decimal_number, whole_number
 from qframe.errors import BadInput, BadOption
 from qframe.topic import checked_count, checked_name, duration_ms
 from qframe.words import Door, remedy_for
@@ -59,8 +60,10 @@ def whole(least: int, most: int, example: str = "", *, written: bool = False) ->
     """A whole number; if `written`, also in a text, as environment variables have it."""
 
     def check(value: Any) -> int:
-        if written and isinstance(value, str | float) and float(value).is_integer():
-            value = int(float(value))
+        if written and isinstance(value, str):
+            value = whole_number(value)
+        elif written and isinstance(value, float) and value.is_integer():
+            value = int(value)
         _require(isinstance(value, int) and not isinstance(value, bool) and least <= value <= most)
         return int(value)
 
@@ -73,7 +76,7 @@ def seconds(least: float, most: float) -> Rule:
     def check(value: Any) -> float:
         if isinstance(value, str):
             with suppress(ValueError):
-                value = float(value)
+                value = decimal_number(value)
         kept_s = inf
         with suppress(BadOption):  # the text of the rule has the bounds too
             kept_s = duration_ms(value, "duration") / 1000

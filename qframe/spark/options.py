@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import Any, Final, TypeVar
 
 import msgspec
 
 from qframe.codec import MAX_BODY, checked_id
+from qframe.digits import whole_number
 from qframe.errors import BadInput, BadOption, BadTopic, TopicMismatch, UnknownTopic
 from qframe.options.rules import refuse_unknown
 from qframe.stores.base import Store
@@ -268,8 +270,9 @@ def _needed(options: Mapping[str, str], name: str, remedy: str) -> str:
 
 def _whole(name: str, least: int, most: int) -> Callable[[str], int]:
     def rule(text: str) -> int:
-        if text.strip().isdecimal() and least <= int(text) <= most:
-            return int(text)
+        with suppress(ValueError):
+            if least <= (number := whole_number(text.strip(" "))) <= most:
+                return number
         raise BadOption(
             f"option {name}", text, f"it must be a whole number from {least} to {most}",
             "use a number in this range",

@@ -12,6 +12,7 @@ from typing import Final, NamedTuple
 
 from qframe.admin.dead import Progress
 from qframe.admin.rights import Right
+from qframe.digits import whole_number
 from qframe.errors import BadOption
 from qframe.web.desk import Visit
 from qframe.web.forms import Form
@@ -227,7 +228,7 @@ def _chosen(form: Form) -> list[str]:
 def _offsets(text: str) -> dict[int, int]:
     try:
         pairs = [each.split(":") for each in text.split(",")]
-        return {int(slot): int(offset) for slot, offset in pairs}
+        return {whole_number(slot): whole_number(offset) for slot, offset in pairs}
     except ValueError:
         raise BadOption("offsets", text, "it is no list of slots", "ask for the preview") from None
 

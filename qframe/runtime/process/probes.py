@@ -15,6 +15,7 @@ from typing import Final
 import msgspec
 
 from qframe.clock import Clock
+from qframe.digits import whole_number
 from qframe.errors import BadOption
 from qframe.http_port import HttpReply, HttpRequest, HttpRoute, json_reply
 from qframe.runtime.process.health import Health
@@ -152,8 +153,10 @@ class Systemd:
     @property
     def every_s(self) -> float:
         """How often it wants to be told: twice in its limit, or every second."""
-        limit_s = int(self._usec) / 1_000_000 if self._usec.isdigit() else 0.0
-        return min(EVERY_S, limit_s / 2) if limit_s else EVERY_S
+        limit_s = 0.0
+        with suppress(ValueError):  # there is none
+            limit_s = whole_number(self._usec) / 1_000_000
+        return min(EVERY_S, limit_s / 2) if limit_s > 0 else EVERY_S
 
     def tell(self, health: Health) -> None:
         """Sends what is new."""
