@@ -215,6 +215,14 @@ def test_problems_are_told_the_worst_first() -> None:
     assert (only.level, only.text) == ("warn", "paused")
 
 
+def test_a_group_that_follows_a_spark_query_misses_no_worker() -> None:
+    scene = Scene()
+    scene.publish(5)
+    scene.store.tune(TOPIC, "billing", {"reader": "spark"})
+    [only] = problems_of(scene.sampler.look(), scene.sampler.points)
+    assert (only.level, only.text) == ("note", "5 wait for its Spark query")
+
+
 def test_slots_without_an_owner_and_a_lag_that_grows_are_problems() -> None:
     scene = Scene()
     scene.publish(5)

@@ -119,6 +119,11 @@ def test_a_handler_has_begun_where_its_worker_said_so_since_it_got_the_message(
     assert its.handled_ms("m", "w2", since_ms) is None
 
 
+def test_of_a_group_that_follows_a_spark_query_no_worker_is_missed() -> None:
+    its = around(roster=Roster(1, [], {}), tuning=Tuning(reader="spark"))
+    assert text(record(), its) == "g follows a Spark query, which has not read it"
+
+
 def test_a_time_that_has_come_is_waited_for_no_more() -> None:
     its = around(w1=ConsumerReport(max_attempts=5))
     assert names(record("waiting", due_ms=NOW_MS), its) == ["ready"]
