@@ -141,6 +141,7 @@ class GroupAdmin(AdminRole):
         except SlotSplit:  # since its offsets were read
             found, positions = self._asked(topic, group, to, offset, time)
             context.store.seek(found, group, _meant(positions, to))
+        context.took_from_workers(found, group)
         context.audit.record("seek", found, group, count=len(positions), offsets=positions)
         return positions
 

@@ -48,8 +48,9 @@ class KeyAdmin(AdminRole):
             message_id: the message that is meant; if another one blocks the key meanwhile, nothing
                 is skipped.
             why: a reason, for those who find the dead letter.
-            force: whether to skip it even while a worker has it in hand. Its handler runs on, and
-                cannot settle it; in this worker the key's next message waits until it has ended.
+            force: whether to skip it even while a worker has it in hand. Its handler runs on, sees
+                `message.cancelled` within 2 s, and cannot settle it; in this worker the key's next
+                message waits until it has ended.
                 A message of a paused key has not begun, and needs no force.
 
         Returns:
@@ -80,6 +81,8 @@ class KeyAdmin(AdminRole):
             raise BadOption(
                 "key", key, f"its message {record.id} has just been settled", "look again"
             )
+        if record.state == "doing":
+            context.took_from_workers(found, group)
         context.audit.record(
             "skip", found, group, count=1, key=key, ids=[record.id], why=reason,
             force=force or None,

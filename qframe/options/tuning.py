@@ -41,6 +41,8 @@ class Tuning(msgspec.Struct, frozen=True, kw_only=True):
         keys: the keys that are paused, by key: nothing of them is handled.
         stacks_until_ms: until when, by the store's clock, workers report where their handlers are
             in their code; None where nobody has asked for that.
+        taken_ms: when somebody last took messages out of workers' hands, by the store's clock: they
+            renew their leases at once, and so learn of it.
         reader: `spark` for a group that follows a streaming query of Spark, which no worker is to
             serve; None for a group of workers.
     """
@@ -52,6 +54,7 @@ class Tuning(msgspec.Struct, frozen=True, kw_only=True):
     hold: Hold | None = None
     keys: dict[str, Hold] = {}
     stacks_until_ms: int | None = None
+    taken_ms: int | None = None
     reader: str | None = None
 
     @property

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from threading import Event
 from types import SimpleNamespace
 from typing import Any
 
@@ -291,17 +292,22 @@ def test_what_was_settled_first_is_not_told_as_lost_by_a_renewal_during_its_hand
 
 
 class Waits:
-    """What a renewal waits with, and how long; it is over after so many times."""
+    """What a renewal waits with, and how long; it is told to stop after so many times."""
 
-    def __init__(self, times: int, before: Callable[[int], None]) -> None:
+    def __init__(self, times: int, before: Callable[[int], None], stop: Event) -> None:
         self.waited_s: list[float] = []
         self._times = times
         self._before = before
+        self._stop = stop
 
-    def wait(self, seconds: float) -> bool:
+    def wait(self, seconds: float) -> None:
         self.waited_s.append(seconds)
         self._before(len(self.waited_s))
-        return len(self.waited_s) > self._times
+        if len(self.waited_s) > self._times:
+            self._stop.set()
+
+    def clear(self) -> None:
+        """Whoever has ended a wait has ended one."""
 
 
 @pytest.mark.parametrize("part", [False, True])
@@ -314,7 +320,7 @@ def test_a_round_that_was_not_answered_whole_is_made_anew_sooner(part: bool) -> 
         is_away = number in (2, 3)
         keeper.away, keeper.slots_away = is_away and not part, {0} if is_away and part else set()
 
-    waits: Any = Waits(4, breaks)
+    waits: Any = Waits(4, breaks, renewal._stopping)
     renewal._awake = waits
     renewal.run()
     assert waits.waited_s == [0.1, 0.1, 0.025, 0.025, 0.1]

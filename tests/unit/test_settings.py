@@ -335,7 +335,7 @@ def test_whatever_stands_in_the_store_is_read_or_told_to_be_wrong(texts: dict[st
     [
         ("threads", "0"), ("threads", "1.5"), ("threads", "²"), ("threads", "9" * 5000),
         ("threads", "-1"), ("in_flight", "100001"), ("rate", "1"), ("paused", "no"),
-        ("colour", "red"), ("stacks_until_ms", "²"),
+        ("colour", "red"), ("stacks_until_ms", "²"), ("taken_ms", "-1"),
     ],
 )  # fmt: skip
 def test_a_wrong_value_is_left_out_with_an_error_that_names_it(name: str, text: str) -> None:

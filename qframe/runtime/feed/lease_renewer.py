@@ -70,12 +70,16 @@ class LeaseRenewer(SteppedService):
         self._extended_until_s: dict[_LeaseKey, float] = {}
 
     def wake(self) -> None:
-        """Ends the wait for the next round."""
+        """Ends the wait for the next round: deliveries may have been taken away."""
         self._awake.set()
 
     def run(self) -> None:
         """A round whenever one is due."""
-        while not self._awake.wait(renewed_in_s(self._lease_ms, was_answered=self._was_answered)):
+        while not self.stopping:
+            self._awake.wait(renewed_in_s(self._lease_ms, was_answered=self._was_answered))
+            self._awake.clear()
+            if self.stopping:
+                return
             self._was_answered = True
             self.renew_all()
             self._steps.rest()

@@ -60,6 +60,8 @@ class LiveSettings:
             consumer.flow.set_rate(None)
         consumer.in_flight.resize(tuning.in_flight)
         consumer.flow.hold(frozenset(tuning.keys))
+        if tuning.taken_ms != before.taken_ms:
+            consumer.renewal.wake()
         if tuning.paused:
             consumer.flow.pause()
         else:

@@ -38,7 +38,8 @@ def test_what_is_set_is_shown_and_is_what_the_code_says_after_a_reset(shop: Prog
     assert tuned(shop) == Tuning(threads=16, rate="100/s", in_flight=500)
     assert shop.ok(*words, "--threads", "reset", "--json").json == {
         "topic": "orders", "group": "billing", "rate": "100/s", "in_flight": 500, "hold": None,
-        "keys": {}, "stacks_until_ms": None, "threads": None, "paused": False,
+        "keys": {}, "stacks_until_ms": None, "taken_ms": None, "reader": None, "threads": None,
+        "paused": False,
     }  # fmt: skip
     shop.ok(*words, "--reset", "--in-flight", "9")
     assert tuned(shop) == Tuning(in_flight=9)

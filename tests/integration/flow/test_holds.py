@@ -61,3 +61,35 @@ def test_a_burst_does_not_wait_for_a_paused_key_and_takes_no_attempt_of_it(
     each_app.admin.resume("work", key="a")
     each_app.run(burst=True)
     assert attempts == [("b", 1), ("a", 1)]
+
+
+@pytest.mark.parametrize("taken_by", ["skip", "seek"])
+def test_a_handler_whose_message_is_taken_away_sees_that_it_is_cancelled_long_before_it_renews(
+    each_app: QFrame, taken_by: str
+) -> None:
+    topic = Topic("work", "ordered" if taken_by == "skip" else "stream", slots=1)
+    begun, cancelled, over = threading.Event(), threading.Event(), threading.Event()
+
+    @each_app.consumer(topic, group="g", lease="1h")
+    def handle(body: int, message: Message) -> None:
+        begun.set()
+        eventually(lambda: message.cancelled or over.is_set())
+        if message.cancelled:
+            cancelled.set()
+
+    each_app.declare(topic)
+    each_app.store.subscribe(topic, "g")
+    each_app.publish(topic, 1, key="a", id="m")
+    thread = threading.Thread(target=each_app.run)
+    thread.start()
+    try:
+        assert begun.wait(60)
+        if taken_by == "skip":
+            each_app.admin.skip(topic, "g", "a", force=True)
+        else:
+            each_app.admin.seek(topic, "g", to="latest")
+        assert cancelled.wait(30)
+    finally:
+        over.set()
+        each_app.stop()
+        thread.join(60)
