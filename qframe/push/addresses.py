@@ -2,30 +2,18 @@
 
 from __future__ import annotations
 
-import ipaddress
 import math
 import socket
 from collections.abc import Callable, Iterable
-from typing import Any, Final
 
 import httpcore2
 from typing_extensions import override
 
 from qframe.clock import Clock
 from qframe.errors import QFrameError
+from qframe.push.special_addresses import is_public
 
-Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 Resolve = Callable[[str, int], list[str]]
-# The last 32 bits of these are an address of IPv4: NAT64, and two forms of an old translation.
-_WRAPPING: Final = [
-    ipaddress.IPv6Network(each) for each in ("64:ff9b::/96", "::/96", "::ffff:0:0:0/96")
-]
-# Not of the internet, though not every Python says so: local NAT64, sites of their own, and 6to4,
-# which is no longer in use (RFC 7526).
-_LOCAL: Final = [
-    ipaddress.IPv6Network(each) for each in ("64:ff9b:1::/48", "fec0::/10", "2002::/16")
-]
-_LAST_32_BITS: Final = 2**32 - 1
 
 
 class AddressRefused(QFrameError):
@@ -36,15 +24,6 @@ class AddressRefused(QFrameError):
             f"{host} has the address {address}, which is not a public one; nothing was sent. Allow "
             "private addresses (private=True, --private) if the receiver is in your own network"
         )
-
-
-def is_public(text: str) -> bool:
-    """Whether an address is one of the internet, also inside one that only wraps another."""
-    address = ipaddress.ip_address(text.partition("%")[0])
-    return all(
-        each.is_global and not each.is_multicast and not any(each in local for local in _LOCAL)
-        for each in (address, *_within(address))
-    )
 
 
 def resolved(host: str, port: int) -> list[str]:
@@ -119,13 +98,3 @@ class CheckedAddresses(httpcore2.NetworkBackend):
     @override
     def sleep(self, seconds: float) -> None:
         self._network.sleep(seconds)
-
-
-def _within(address: Address) -> list[Any]:
-    """The addresses of IPv4 that one of IPv6 stands for."""
-    if isinstance(address, ipaddress.IPv4Address):
-        return []
-    found = [address.ipv4_mapped]
-    if any(address in network for network in _WRAPPING):
-        found.append(ipaddress.IPv4Address(int(address) & _LAST_32_BITS))
-    return [each for each in found if each is not None]

@@ -14,9 +14,10 @@ import httpcore2
 
 from qframe.clock import Clock
 from qframe.errors import BadUrl, QFrameError
-from qframe.push.addresses import CheckedAddresses, is_public
+from qframe.push.addresses import CheckedAddresses
 from qframe.push.contents import PushContent
 from qframe.push.signatures import secrets_of, signature
+from qframe.push.special_addresses import is_public
 from qframe.push.timed_connections import RequestEnd, TimedConnections
 from qframe.retry import NeedRetry
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import ipaddress
 import socket
 import subprocess
 import sys
@@ -22,9 +23,10 @@ from qframe import BadOption, BadUrl, Batch, QFrame
 from qframe.clock import SYSTEM_CLOCK, VirtualClock
 from qframe.push import Webhook as Receiving
 from qframe.push import WebhookRefused, push
-from qframe.push.addresses import AddressRefused, CheckedAddresses, Resolve, is_public
+from qframe.push.addresses import AddressRefused, CheckedAddresses, Resolve
 from qframe.push.contents import PushContent
 from qframe.push.signatures import secrets_of, signature
+from qframe.push.special_addresses import is_public
 from qframe.push.webhook import WebhookGone, WebhookUnavailable
 
 SECRET = "whsec_" + base64.b64encode(b"s" * 32).decode()
@@ -67,6 +69,42 @@ def test_addresses_that_are_not_of_the_internet(address: str) -> None:
     assert not is_public(address)
     assert is_public("93.184.215.14")
     assert is_public("2606:4700::1")
+
+
+REGISTRIES = {
+    # IPv4, and whether it is globally reachable.
+    "0.0.0.0/8": False, "10.0.0.0/8": False, "100.64.0.0/10": False, "127.0.0.0/8": False,
+    "169.254.0.0/16": False, "172.16.0.0/12": False, "192.0.0.0/29": False, "192.0.0.8/32": False,
+    "192.0.0.9/32": True, "192.0.0.10/32": True, "192.0.0.11/32": False, "192.0.0.170/31": False,
+    "192.0.0.128/25": False, "192.0.2.0/24": False, "192.31.196.0/24": True,
+    "192.52.193.0/24": True, "192.88.99.0/24": False, "192.168.0.0/16": False,
+    "192.175.48.0/24": True, "198.18.0.0/15": False, "198.51.100.0/24": False,
+    "203.0.113.0/24": False, "224.0.0.0/4": False, "240.0.0.0/4": False,
+    # IPv6.
+    "::/128": False, "::1/128": False, "64:ff9b:1::/48": False, "100::/64": False,
+    "100:0:0:1::/64": False, "2001::/32": False, "2001:1::1/128": True, "2001:1::2/128": True,
+    "2001:1::3/128": True, "2001:1::4/128": False, "2001:2::/48": False, "2001:3::/32": True,
+    "2001:4:112::/48": True, "2001:10::/28": False, "2001:20::/28": True, "2001:30::/28": True,
+    "2001:1f0::/28": False, "2001:db8::/32": False, "2002::/16": False, "2620:4f:8000::/48": True,
+    "3fff::/20": False, "5f00::/16": False, "fc00::/7": False, "fe80::/10": False,
+    "fec0::/10": False, "ff00::/8": False,
+    # Not special, or not given to anybody.
+    "8.8.8.0/24": True, "2000::/16": True, "2001:200::/23": True, "2606:4700::/32": True,
+    "3fff:1000::/20": True, "4000::/3": False, "8000::/3": False, "::808:808/128": False,
+    "::ffff:0:808:808/128": False,
+    # Of IPv4, in a form of IPv6.
+    "::ffff:8.8.8.8/128": True, "::ffff:192.0.0.1/128": False, "64:ff9b::808:808/128": True,
+    "64:ff9b::c000:1/128": False,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("network", "is_global"), REGISTRIES.items())
+def test_an_address_is_public_as_ianas_registries_say_whatever_python_knows(
+    network: str, is_global: bool
+) -> None:
+    found = ipaddress.ip_network(network)
+    for address in (found[0], found[-1]):
+        assert is_public(str(address)) is is_global
 
 
 @pytest.mark.parametrize("answers", [["10.0.0.1"], ["8.8.8.8", "10.0.0.1"], ["::1", "8.8.8.8"]])
