@@ -30,7 +30,7 @@ EDGES: Final = [
         "messages are read for a client that has gone with nothing",
         "web/gateway/open_group.py",
         "                self._ask(is_less=True)\n",
-        "",
+        "                pass\n",
         UNIT + "test_open_group.py",
     ),
     Mutant(
