@@ -535,17 +535,20 @@ async def test_a_client_that_resets_in_the_moment_of_its_reply_costs_no_lease(
         assert opened.message.attempt == 1
 
 
-@pytest.mark.parametrize("depth", [10, 900, 940, 950, 955, 960, 965, 970, 975, 980, 990])
-def test_json_comes_back_as_json_however_deep_it_is(guarded: TestClient, depth: int) -> None:
-    body = b"[" * depth + b"]" * depth
+def test_json_comes_back_as_json_however_deep_it_is(guarded: TestClient) -> None:
     headers = {**bearer("next"), "content-type": "application/json"}
-    path = "/v1/topics/stream/messages"
-    if guarded.post(path, content=b'{"body": %s}' % body, headers=headers).status_code != 200:
-        return  # it was refused, and is nowhere
-    asked = {"wait": "20s"}
-    reply = guarded.post("/v1/topics/stream/groups/group/pull", json=asked, headers=headers)
-    assert body in reply.content
-    assert b"body_base64" not in reply.content
+    topic, deepest = "/v1/topics/stream", 0
+    for depth in range(940, 1000):  # the stack is as deep as this at the most
+        body = b"[" * depth + b"]" * depth
+        sent = guarded.post(f"{topic}/messages", content=b'{"body": %s}' % body, headers=headers)
+        if sent.status_code != 200:  # it was refused, and is nowhere
+            continue
+        deepest = depth
+        pulled = guarded.post(
+            f"{topic}/groups/group/pull", json={"wait": "20s"}, headers=bearer("next")
+        )
+        assert body in pulled.content, depth
+    assert deepest >= 940
 
 
 @pytest.mark.parametrize(
