@@ -7,7 +7,14 @@ from zlib import crc32
 
 import msgspec
 
-from qframe.codec import SLOT_BASIS_HEADER, basis_of, checked_id, subject_of
+from qframe.codec import (
+    SLOT_BASIS_HEADER,
+    basis_of,
+    body_as_basis,
+    checked_id,
+    is_raw,
+    subject_of,
+)
 from qframe.errors import TopicMismatch
 from qframe.outbox.outbox import Options, TopicFacts
 from qframe.outbox.rows import OutboxRow
@@ -39,9 +46,10 @@ def entry_of(topic: Topic, row: OutboxRow) -> Entry:
     delay_ms = None if options.delay_ms is None else max(0, options.delay_ms - passed_ms)
     if options.slot_basis is not None:
         headers = {**(headers or {}), SLOT_BASIS_HEADER: options.slot_basis}
-    number = crc32(basis_of(topic, options.slot_basis, key, body, row.id))
+    hashed = body_as_basis(topic, key, body if is_raw(headers) else msgspec.Raw(body), body)
+    number = crc32(basis_of(topic, options.slot_basis, key, hashed, row.id))
     return Entry(
-        topic.slot_of_hash(number), subject_of(topic, key, body, row.id),
+        topic.slot_of_hash(number), subject_of(topic, key, hashed, row.id),
         row.id, checked_id(row.id), key, headers, body, number, delay_ms or None, options.at_ms,
         options.priority, max(0, options.within_ms - passed_ms), options.sequence,
     )  # fmt: skip

@@ -15,7 +15,7 @@ from sqlalchemy.schema import CreateTable
 from sqlalchemy.util.concurrency import in_greenlet
 
 from qframe.clock import SYSTEM_CLOCK, Clock
-from qframe.codec import MAX_BODY, new_token
+from qframe.codec import MAX_BODY, body_as_basis, new_token
 from qframe.errors import BadOption, BadTopic
 from qframe.outbox.commits import CommitSignal
 from qframe.outbox.rows import KNOWN, LINES, OutboxStatements, line_of
@@ -317,6 +317,8 @@ class Outbox:
             if facts is None:
                 _refuse_options_of_a_kind(whole.name, message)
             entry = entry_of(whole, message, f"{token}-{number}", "", self._max_body)
+            # Of a set nothing is left in a row but the order of its items.
+            entry.body = body_as_basis(whole, entry.key, message.body, entry.body)
             if self.carry is not None:
                 entry.headers = self.carry(entry.headers)
             rows.append(_row(whole.name, entry, facts, message.slot_basis))

@@ -17,7 +17,7 @@ from itertools import repeat
 from typing import Any, Final
 from zlib import crc32
 
-from qframe.codec import batch_mark, encode_bodies, subject_of
+from qframe.codec import batch_mark, bodies_as_basis, encode_bodies, subject_of
 from qframe.errors import BadKey
 from qframe.producing.outgoing import Outgoing, is_envelope
 from qframe.stores.types import Entry
@@ -50,8 +50,9 @@ def plain_entries(
         if topic.kind is Kind.ORDERED:
             return None
         keys = [None] * len(encoded)
-        hashes = list(map(crc32, encoded))
-        subjects = map(subject_of, repeat(topic), keys, encoded, ids)
+        hashed = bodies_as_basis(topic, bodies, encoded)
+        hashes = list(map(crc32, hashed))
+        subjects = map(subject_of, repeat(topic), keys, hashed, ids)
     else:
         try:
             checked_keys(keys)

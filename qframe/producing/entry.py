@@ -8,6 +8,7 @@ from zlib import crc32
 from qframe.codec import (
     SLOT_BASIS_HEADER,
     basis_of,
+    body_as_basis,
     checked_id,
     encode_body,
     encode_headers,
@@ -36,11 +37,12 @@ def entry_of(topic: Topic, item: Outgoing, made_up: str, mark: str, max_body: in
     headers = None
     if raw or item.headers is not None or item.tags is not None:
         headers = encode_headers(item.headers, item.tags, raw, max_body)
-    basis = body if key is None else key.encode()
+    hashed = body if key is not None else body_as_basis(topic, key, item.body, body)
+    basis = hashed if key is None else key.encode()
     if item.id is not None:
         made_up = mark = checked_id(item.id)
-        basis = basis_of(topic, None, key, body, made_up)
-    subject = subject_of(topic, key, body, made_up) if topic.has_subjects else None
+        basis = basis_of(topic, None, key, hashed, made_up)
+    subject = subject_of(topic, key, hashed, made_up) if topic.has_subjects else None
     number = crc32(basis)
     slot = topic.slot_of_hash(number)
     entry = Entry(slot, subject, made_up, mark, key, headers, body, number)

@@ -10,7 +10,16 @@ import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from qframe.codec import RAW, TYPE_HEADER, basis_of, checked_id, encode_headers, subject_of
+from qframe.codec import (
+    RAW,
+    TYPE_HEADER,
+    basis_of,
+    body_as_basis,
+    checked_id,
+    encode_headers,
+    is_raw,
+    subject_of,
+)
 from qframe.errors import BadBody, BadInput, BadKey, BadOption
 from qframe.producing.entry import MAX_PRIORITY
 from qframe.spark.naming import hashed_ids
@@ -50,15 +59,17 @@ class EntryBuilder:
         ids = self._ids(columns)
         entries = [
             Entry(
-                self._topic.slot_of_hash(number), subject_of(self._topic, key, body, ""),
+                self._topic.slot_of_hash(number), subject_of(self._topic, key, hashed, ""),
                 "", "", key, header, body, number,
             )
             for body, key, header in zip(bodies, keys, headers, strict=True)
-            for number in [crc32(body if key is None else key.encode())]
+            for hashed in [self._hashed(body, key, header)]
+            for number in [crc32(hashed if key is None else key.encode())]
         ]  # fmt: skip
         if ids is not None:
             for entry, message_id in zip(entries, ids, strict=True):
-                basis = basis_of(self._topic, None, entry.key, entry.body, message_id)
+                hashed = self._hashed(entry.body, entry.key, entry.headers)
+                basis = basis_of(self._topic, None, entry.key, hashed, message_id)
                 entry.hash = crc32(basis)
                 entry.slot = self._topic.slot_of_hash(entry.hash)
                 entry.name(message_id, message_id)
@@ -73,6 +84,9 @@ class EntryBuilder:
                     )
                 entry.priority = priority or 0
         return entries
+
+    def _hashed(self, body: bytes, key: str | None, headers: dict[str, str] | None) -> bytes:
+        return body_as_basis(self._topic, key, body if is_raw(headers) else msgspec.Raw(body), body)
 
     def _bodies(self, column: pa.Array) -> list[bytes]:
         is_json = not _is_binary(column.type)

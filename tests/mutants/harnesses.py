@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from mutants.mutant import Mutant
-
-UNIT: Final = "tests/unit/"
+from mutants.mutant import UNIT, Mutant
 
 HARNESSES: Final[list[Mutant]] = [
     Mutant(
@@ -57,5 +55,19 @@ HARNESSES: Final[list[Mutant]] = [
         "            raise BadOption(name, value, error.why, error.remedy) from error",
         '            raise BadOption(name, value, f"it must be {option.rule.text}", "") from error',
         UNIT + "test_settings.py",
+    ),
+    Mutant(
+        "the order of a body's keys is a part of its subject",
+        "codec.py",
+        "            return _encode_sorted(body)\n",
+        "            return encoded\n",
+        UNIT + "test_equal_bodies.py",
+    ),
+    Mutant(
+        "an outbox's row has another subject than the same body published at once",
+        "outbox/entries.py",
+        "body if is_raw(headers) else msgspec.Raw(body), body)",
+        "body, body)",
+        UNIT + "test_equal_bodies.py",
     ),
 ]
