@@ -75,7 +75,7 @@ class LeaseRenewer(SteppedService):
 
     def run(self) -> None:
         """A round whenever one is due."""
-        while not self.stopping:
+        while True:
             self._awake.wait(renewed_in_s(self._lease_ms, was_answered=self._was_answered))
             self._awake.clear()
             if self.stopping:

@@ -63,6 +63,7 @@ def test_a_burst_does_not_wait_for_a_paused_key_and_takes_no_attempt_of_it(
     assert attempts == [("b", 1), ("a", 1)]
 
 
+@pytest.mark.gate
 @pytest.mark.parametrize("taken_by", ["skip", "seek"])
 def test_a_handler_whose_message_is_taken_away_sees_that_it_is_cancelled_long_before_it_renews(
     each_app: QFrame, taken_by: str
