@@ -302,7 +302,7 @@ class AppParts:
                     why="nothing that it holds is sent until the app of a worker calls app.relay",
                 )  # fmt: skip
         settings = self.opened.settings
-        if "store" not in settings.given and self.events:
+        if "store" not in settings.given:
             self.events.emit(
                 "store.default", store=shown_url(settings.store), folder=str(Path.cwd()),
                 why="neither QFRAME_STORE nor qframe.toml nor QFrame(store=) names a store",
