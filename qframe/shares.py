@@ -9,33 +9,41 @@ from collections.abc import Hashable
 class Share:
     """A number of places: a holder takes another one only while more are free than it holds.
 
-    So one alone gets half of them, and the next one half of the rest. Its methods may be called
-    from any thread.
+    So one alone gets half of them, and the next one half of the rest. As places come back, all that
+    ask for more come to hold as many as each other, and some are free for the next. Its methods may
+    be called from any thread.
 
     Args:
         most: how many places there are.
+
+    Attributes:
+        free: how many of them nobody holds.
     """
 
     def __init__(self, most: int) -> None:
-        self._free = most
+        self.free: int = most
         self._held: dict[Hashable, int] = {}
         self._guard = threading.Lock()
 
-    def take(self, holder: Hashable) -> bool:
-        """Takes a place; False, and takes none, if that is more than the holder's share."""
+    def held(self, holder: Hashable) -> int:
+        """How many places a holder has."""
+        return self._held.get(holder, 0)
+
+    def take(self, holder: Hashable, count: int = 1) -> bool:
+        """Takes places; False, and takes none, if that is more than the holder's share."""
         with self._guard:
-            held = self._held.get(holder, 0)
-            if held >= self._free:
+            held = self.held(holder) + count
+            if held > self.free:
                 return False
-            self._free -= 1
-            self._held[holder] = held + 1
+            self.free -= count
+            self._held[holder] = held
             return True
 
-    def give_back(self, holder: Hashable) -> None:
-        """Gives a place back."""
+    def give_back(self, holder: Hashable, count: int = 1) -> None:
+        """Gives places back."""
         with self._guard:
-            self._free += 1
-            left = self._held[holder] - 1
+            self.free += count
+            left = self._held[holder] - count
             if left:
                 self._held[holder] = left
             else:

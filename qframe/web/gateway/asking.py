@@ -8,9 +8,9 @@ from typing import Final
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from qframe.shares import Share
 from qframe.web.gateway.callers import TooMuch
 from qframe.web.gateway.deliveries import Client
-from qframe.web.gateway.shares import Share
 
 MOST_REQUESTS: Final = 4096
 MOST_REQUEST_BYTES: Final = 512 * 2**20

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final, Protocol
 
 from qframe.open_files import most_files
-from qframe.web.gateway.shares import Share
+from qframe.shares import Share
 
 MOST_CONNECTIONS: Final = 8192
 

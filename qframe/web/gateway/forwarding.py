@@ -13,7 +13,7 @@ from qframe.clock import SYSTEM_CLOCK, Clock
 from qframe.web.gateway.asking import asking_client
 from qframe.web.gateway.deliveries import Settle, SettleOutcome, SettleReply, Verb
 from qframe.web.gateway.receipts import Receipts
-from qframe.web.gateway.shares import FairThreads
+from qframe.web.gateway.turns import FairThreads
 from qframe.web.gateway.wire import ExtendIn, RejectIn, RetryIn, SettledOut, SettleIn
 
 FORWARDED: Final = "qframe-forwarded"  # what was passed on once is not passed on again

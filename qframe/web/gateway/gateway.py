@@ -16,6 +16,7 @@ from qframe.producing.outgoing import Outgoing
 from qframe.runtime.demand import Demand
 from qframe.runtime.handler.attempt import Attempt
 from qframe.runtime.handler.spec import OnSettled
+from qframe.shares import Share
 from qframe.topic import Topic
 from qframe.web.gateway.asking import (
     ASKING,
@@ -30,7 +31,7 @@ from qframe.web.gateway.making import Making
 from qframe.web.gateway.open_group import MOST_BYTES, OpenGroup, PullMaker
 from qframe.web.gateway.publishing import Publishing
 from qframe.web.gateway.receipts import Receipts
-from qframe.web.gateway.shares import FairThreads, Share
+from qframe.web.gateway.turns import FairThreads
 
 THREADS: Final = 32
 MOST_GROUPS: Final = 256

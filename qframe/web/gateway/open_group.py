@@ -28,7 +28,7 @@ from qframe.web.gateway.deliveries import (
 )
 from qframe.web.gateway.feed import Feed
 from qframe.web.gateway.receipts import Receipts
-from qframe.web.gateway.shares import Lines
+from qframe.web.gateway.turns import Lines
 from qframe.web.gateway.waiting import SettleCall, WaitingPull
 
 MOST_AT_ONCE: Final = 500

@@ -21,6 +21,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from qframe import Outgoing, QFrame, Topic
 from qframe.clock import SYSTEM_CLOCK, VirtualClock
+from qframe.shares import Share
 from qframe.telemetry.meters import Meters
 from qframe.web.gateway import Gateway, asking, connections, making
 from qframe.web.gateway import gateway as module
@@ -31,8 +32,8 @@ from qframe.web.gateway.forwarding import Forwarder
 from qframe.web.gateway.gateway import GatewayFull
 from qframe.web.gateway.routes import GatewayRoutes
 from qframe.web.gateway.serving import TimedConnection, bound_socket
-from qframe.web.gateway.shares import FairThreads, Share
 from qframe.web.gateway.sqs import SqsFront
+from qframe.web.gateway.turns import FairThreads
 
 pytestmark = pytest.mark.gate
 

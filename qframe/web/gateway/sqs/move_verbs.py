@@ -14,8 +14,8 @@ import msgspec
 from qframe.errors import QFrameError, TopicFull, UnknownGroup, UnknownTopic
 from qframe.outcomes import Outcome
 from qframe.runtime.handler.attempt import Attempt
+from qframe.shares import Share
 from qframe.web.gateway.deliveries import OpenDelivery, Settle, Verb
-from qframe.web.gateway.shares import Share
 from qframe.web.gateway.sqs.messages import DEAD_FROM, id_of, resent
 from qframe.web.gateway.sqs.moves import (
     CANCELLED,

@@ -1,59 +1,23 @@
-"""What the callers of a gateway share: places, and turns."""
+"""Turns: callers of a gateway that wait for the same are served one after the other."""
 
 from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from contextvars import copy_context
 from typing import Any, Final, Generic, TypeVar
 
 from qframe.clock import SYSTEM_CLOCK, Clock
+from qframe.shares import Share
 from qframe.web.gateway.deliveries import Client
 
 _ONE_IN: Final = 16
 _LATELY_S: Final = 1.0
 
 T = TypeVar("T")
-
-
-class Share:
-    """A number of places: a holder takes another one only while more are free than it holds.
-
-    So one alone gets half of them, and the next one half of the rest. As places come back, all that
-    ask for more come to hold as many as each other, and some are free for the next.
-
-    Args:
-        most: how many places there are.
-    """
-
-    def __init__(self, most: int) -> None:
-        self.free: int = most
-        self._held: dict[Hashable, int] = {}
-
-    def held(self, holder: Hashable) -> int:
-        """How many places a holder has."""
-        return self._held.get(holder, 0)
-
-    def take(self, holder: Hashable, count: int = 1) -> bool:
-        """Takes places; False, and takes none, if that is more than the holder's share."""
-        held = self.held(holder) + count
-        if held > self.free:
-            return False
-        self.free -= count
-        self._held[holder] = held
-        return True
-
-    def give_back(self, holder: Hashable, count: int = 1) -> None:
-        """Gives places back."""
-        self.free += count
-        left = self._held[holder] - count
-        if left:
-            self._held[holder] = left
-        else:
-            del self._held[holder]
 
 
 class Lines(Generic[T]):
