@@ -25,6 +25,7 @@ from qframe.topic import INTERNAL, Kind, Topic
 
 TOPIC: Final = Topic(f"{INTERNAL}audit", Kind.STREAM, 1, retain="90d")
 MOST_VALUES: Final = 20
+_NEWER: Final = "a newer version of qframe"
 
 
 class AuditStore(Topics, Publishing, Groups, Logs, Protocol):
@@ -37,7 +38,7 @@ class AuditEntry(msgspec.Struct, kw_only=True, frozen=True):
     Attributes:
         number: which entry it is; later ones have larger numbers.
         at_ms: when, by the store's clock, in milliseconds since 1970.
-        verb: what was done: the name of a verb of `app.admin`.
+        verb: what was done: the name of a verb of `app.admin`; `unknown` if it cannot be read.
         by: who did it.
         source: where the call came from.
         topic: on which topic; of what has none, such as a schedule, where its messages go.
@@ -93,15 +94,15 @@ class AuditAdmin(AdminRole):
         except UnknownTopic:  # nothing was ever done
             return []
         read = [_entry_of(each) for each in found if each.seq < end]
-        return [each for each in reversed(read) if each is not None]
+        return read[::-1]
 
 
-def _entry_of(delivery: Delivery) -> AuditEntry | None:
-    """The entry of a message; None if somebody else has published that."""
+def _entry_of(delivery: Delivery) -> AuditEntry:
+    """The entry of a message; one of a newer version, which cannot be read, is `unknown`."""
     try:
         entry = msgspec.json.decode(delivery.body, type=AuditEntry)
     except (ValueError, RecursionError):
-        return None
+        entry = AuditEntry(verb="unknown", by="unknown", source=_NEWER, topic="unknown")
     return msgspec.structs.replace(entry, number=delivery.seq, at_ms=delivery.published_at_ms)
 
 

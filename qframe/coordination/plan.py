@@ -54,3 +54,17 @@ class AssignmentPlan(msgspec.Struct):
             names, order, self.base, topic.growth.step,
             [] if numbers == list(range(len(numbers))) else numbers,
         )  # fmt: skip
+
+
+def plan_of(value: bytes) -> AssignmentPlan:
+    """The plan as it is kept.
+
+    Raises:
+        ValueError: if it is none that this version of qframe can read.
+    """
+    plan = msgspec.json.decode(value, type=AssignmentPlan)
+    if len(plan.slot_numbers) != len(plan.slots):
+        raise ValueError("its slots have no numbers")
+    if plan.slots and not 0 <= min(plan.slots) <= max(plan.slots) < len(plan.members):
+        raise ValueError("its slots have no members")
+    return plan

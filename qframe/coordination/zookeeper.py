@@ -32,6 +32,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Final
 
 from qframe.clock import Clock
@@ -129,12 +130,11 @@ class ZooKeeperCoordinator:
             for folder in (MEMBERS, RETIRING)
             for name, (_, stat) in children_of(zookeeper, f"{path}/{folder}")
         ]
-        owners = [
-            Owner(
-                int(slot), worker_of(name_of(data)), epoch_of(base_of(data), stat.czxid), stat.ctime
-            )
-            for slot, (data, stat) in children_of(zookeeper, f"{path}/owners")
-        ]
+        owners: list[Owner] = []
+        for slot, (data, stat) in children_of(zookeeper, f"{path}/owners"):
+            with suppress(ValueError):  # a newer version's: its slot is seen without an owner
+                epoch = epoch_of(base_of(data), stat.czxid)
+                owners.append(Owner(int(slot), worker_of(name_of(data)), epoch, stat.ctime))
         return Roster(
             0,
             sorted(members, key=lambda one: (one.since_ms, one.id)),

@@ -14,7 +14,7 @@ from msgspec import structs
 from qframe.clock import Clock
 from qframe.coordination.base import CERTAIN, SessionView
 from qframe.coordination.known_topic import KnownTopic
-from qframe.coordination.plan import AssignmentPlan
+from qframe.coordination.plan import AssignmentPlan, plan_of
 from qframe.coordination.znodes import (
     MEMBERS,
     RETIRING,
@@ -316,13 +316,22 @@ class ZooKeeperSession:
         return self._topic.ask()
 
     def _plan(self) -> tuple[AssignmentPlan, int]:
-        """The plan and its version; a change of it is watched for."""
+        """The plan and its version; a change of it is watched for.
+
+        Raises:
+            CoordinatorUnavailable: if a newer version has written it otherwise; it is left so.
+        """
         [(_, found)] = self._ask(partial(self._client.get_async, watch=self._on_watch), [
             f"{self._path}/plan"
         ])  # fmt: skip
         if not is_good(found):
             raise self._gone()
-        return msgspec.json.decode(found[0], type=AssignmentPlan), found[1].version
+        try:
+            return plan_of(found[0]), found[1].version
+        except ValueError as error:
+            why = f"this version of qframe cannot read {self._path}/plan ({error})"
+            remedy = "use the newer version that wrote it"
+            raise CoordinatorUnavailable(self._zookeeper.shown, why, remedy=remedy) from error
 
     def _replace(self, plan: AssignmentPlan, version: int) -> bool:
         """Replaces one version of the plan; returns whether that was still the latest."""

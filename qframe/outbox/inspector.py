@@ -25,6 +25,7 @@ from qframe.topic import Topic, checked_name
 PAGE: Final = 500
 _REFUSED: Final = "by its topic"
 _DROP: Final = "drop it and store a corrected message"
+_NEWER: Final = f"relay it with the newer version of qframe that wrote it; or {_DROP}"
 _ROOM: Final = "wait until its groups settle messages, or raise its max_length"
 
 
@@ -167,7 +168,7 @@ class _RefusalFinder:
         except TopicMismatch as error:
             return Waiting(row, refused=_short(error), remedy=error.remedy)
         except msgspec.DecodeError as error:
-            return Waiting(row, refused=f"it cannot be decoded: {_short(error)}", remedy=_DROP)
+            return Waiting(row, refused=f"it cannot be decoded: {_short(error)}", remedy=_NEWER)
         except BadInput as error:
             return Waiting(row, refused=f"its topic refuses it: {_short(error)}", remedy=_DROP)
         room = self._room(topic).get(entry.slot)

@@ -71,10 +71,11 @@ class TopicFacts(msgspec.Struct, array_like=True, frozen=True):
         return options.topic(name, self.kind, self.slots)
 
 
-class Options(msgspec.Struct, omit_defaults=True):
+class Options(msgspec.Struct, omit_defaults=True, forbid_unknown_fields=True):
     """The options of a row beside its columns, in JSON: the rarer options, and the topic's own.
 
     `topic` has what declares it, if the publisher gave a `Topic`; `qframe.outbox` tells the rest.
+    A row with an option of a newer version is refused: without that it would be another message.
     The bounds are those of `publish`: other programs write rows too, and a store may be unable to
     take a larger number.
     """

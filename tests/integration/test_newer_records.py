@@ -18,12 +18,15 @@ from typing import Any, Final, NamedTuple
 import msgspec
 import pytest
 import redis
-from apps import running
-from consoling import ADDRESSES, browser, shop, text_of
+from apps import running, told
+from consoling import ADDRESSES, LATER, ORDERS, browser, shop, text_of
 from eventually import eventually
+from redis_servers import RedisServer
+from servers import ZooKeeperServer
 from sqlalchemy import create_engine, text
 from starlette.testclient import TestClient
 from typer.testing import CliRunner
+from zookeeping import nobody
 
 from qframe import Message, QFrame, QFrameError, Topic
 from qframe.cli.main import cli
@@ -44,6 +47,8 @@ OPTIONS: Final = {
     "retain_ms": 86_400_000, "max_length": None, "dedupe_window_ms": 3_600_000,
     "gap_timeout_ms": 30_000, "subject": None, "history_ms": 0,
 }  # fmt: skip
+EVERYWHERE: Final = ("redis", "sqlite", "postgres", "mariadb")
+ELSEWHERE: Final = 3  # the slot of orders that belongs to a worker of a newer version, if one does
 NEIGHBOUR: Final = Topic("neighbour", slots=2)
 
 PROGRAM: Final = [
@@ -74,6 +79,9 @@ class Raw:
 
     def __init__(self, url: str, namespace: str) -> None:
         self.url, self.namespace = url, namespace
+
+    def close(self) -> None:
+        """Ends its connections."""
 
 
 class InRedis(Raw):
@@ -152,8 +160,11 @@ class InRedis(Raw):
     def dead_letter(self) -> Planted:
         return self.member("orders", "graves", "dead-1", with_a_fact)
 
-    def verdict(self) -> Planted:
-        return self.member("orders", "history", "good-1", lambda old: old[:18] + b"\x63" + old[19:])
+    def verdict(self, *, and_then: bool = False) -> Planted:
+        def changed(old: bytes) -> bytes:
+            return old[:18] + b"\x63" + old[19:] + (old if and_then else b"")
+
+        return self.member("orders", "history", "good-1", changed)
 
 
 def with_a_fact(grave: bytes) -> bytes:
@@ -169,6 +180,9 @@ class InTables(Raw):
     def __init__(self, url: str, namespace: str) -> None:
         super().__init__(url, namespace)
         self.engine = create_engine(url.partition("?")[0])
+
+    def close(self) -> None:
+        self.engine.dispose()
 
     def run(self, statement: str, **values: Any) -> list[Any]:
         with self.engine.begin() as connection:
@@ -256,7 +270,7 @@ class InTables(Raw):
 
 
 def _json(**changes: Any) -> str:
-    return json.dumps({**OPTIONS, **changes})
+    return json.dumps({**OPTIONS, **changes}, separators=(",", ":"))
 
 
 def schedule(**changes: Any) -> bytes:
@@ -287,14 +301,14 @@ class Record(NamedTuple):
         named: the words that name it, by the doors that do.
         refused: what is done to it by name; each is one typed error.
         own: the doors that read the record itself, and say nothing but that.
-        only: the only store that can have it.
+        stores: those that keep it so.
     """
 
     plant: Callable[[Any], Planted]
     named: Mapping[str, str] = {}
     refused: tuple[Act, ...] = ()
     own: tuple[str, ...] = ()
-    only: str | None = None
+    stores: tuple[str, ...] = ("redis", "sqlite")
 
 
 _OF_TOPIC: Final[tuple[Act, ...]] = (
@@ -343,7 +357,8 @@ _ON_SCHEDULE: Final[tuple[Act, ...]] = (
 
 RECORDS: Final[dict[str, Record]] = {
     "a topic of another kind": Record(
-        lambda raw: raw.topic("ring", "spiral", _json()), _of_topic(_KIND), _OF_TOPIC
+        lambda raw: raw.topic("ring", "spiral", _json()), _of_topic(_KIND), _OF_TOPIC,
+        stores=EVERYWHERE,
     ),
     "a topic with another rule for subjects": Record(
         lambda raw: raw.topic("ring", "delay", _json(subject="header")), _of_topic(_CANNOT),
@@ -357,21 +372,23 @@ RECORDS: Final[dict[str, Record]] = {
     ),
     "a topic that has grown otherwise": Record(
         lambda raw: raw.topic("ring", "delay", _json(), "16,1,2,3,4,5,6"), _of_topic(_CANNOT),
-        _OF_TOPIC, only="redis",
+        _OF_TOPIC, stores=("redis",),
     ),
     "a topic of another sort of name": Record(
         lambda raw: raw.topic("ring/of/fire", "delay", _json()), {"topics": "ring/of/fire"}
     ),
     "the mark of a store": Record(lambda raw: raw.topic("qframe.bound.v2", "stream", _json())),
-    "an option of a topic": Record(lambda raw: raw.options("orders", _json(history_ms=9**9, z=[]))),
+    "an option of a topic": Record(
+        lambda raw: raw.options("orders", _json(history_ms=86_400_000, z=[1])), stores=EVERYWHERE
+    ),
     "a setting of a group": Record(lambda raw: raw.tuning("warp", "9")),
     "a value of a setting": Record(lambda raw: raw.tuning("threads", "auto")),
     "a pause": Record(lambda raw: raw.tuning("hold.v2", "\x01of:all")),
     "a report": Record(lambda raw: raw.report("newer-1", "1795995447259 \x02report")),
-    "a report without a time": Record(lambda raw: raw.report("newer-1", "v2"), only="redis"),
-    "an owner": Record(lambda raw: raw.owner(3, "v2 lease 77"), only="redis"),
+    "a report without a time": Record(lambda raw: raw.report("newer-1", "v2"), stores=("redis",)),
+    "an owner": Record(lambda raw: raw.owner(ELSEWHERE, "v2 lease 77"), stores=("redis",)),
     "an end in the history": Record(
-        lambda raw: raw.verdict(), {"explain good-1": "newer version"}
+        lambda raw: raw.verdict(), {"explain good-1": "newer version"}, stores=EVERYWHERE
     ),
     "a schedule with another rule": Record(
         lambda raw: raw.body(
@@ -391,22 +408,27 @@ RECORDS: Final[dict[str, Record]] = {
         ),
     ),
     "an envelope": Record(lambda raw: raw.envelope()),
-    "a dead letter": Record(lambda raw: raw.dead_letter()),
+    "an end before another in the history": Record(
+        lambda raw: raw.verdict(and_then=True), {"explain good-1": "settled it"}, stores=("redis",)
+    ),
+    "a dead letter": Record(
+        lambda raw: raw.dead_letter(), {"dead list orders billing": "declined"}
+    ),
 }  # fmt: skip
 
 
-@pytest.fixture(scope="module", params=["redis", "sqlite"])
+@pytest.fixture(scope="module")
 def served(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Served]:
     folder = tmp_path_factory.mktemp("newer")
     namespace = folder.name
+    url = f"sqlite:///{folder / 'q.db'}?synchronous=normal"
     if request.param == "redis":
         url = request.getfixturevalue("redis_server").url
-        raw: Raw = InRedis(url, namespace)
-    else:
-        url = f"sqlite:///{folder / 'q.db'}?synchronous=normal"
-        raw = InTables(url, namespace)
+    elif request.param != "sqlite":
+        url = request.getfixturevalue(request.param).new_database()
+    raw: Raw = (InRedis if request.param == "redis" else InTables)(url, namespace)
     with shop(url, namespace=namespace) as app, gateway_of(app) as web, browser(app) as pages:
         app.declare(NEIGHBOUR)
         app.store.subscribe(NEIGHBOUR, "g")
@@ -414,6 +436,7 @@ def served(
         app.admin.resume("events", "stats")
         assert of_sqs(web, "CreateQueue", QueueName="jobs") == 200
         yield Served(app, raw, pages, web)
+    raw.close()
 
 
 @contextmanager
@@ -490,27 +513,44 @@ def doors_of(served: Served, copy: str) -> dict[str, Callable[[], str]]:
 
 
 def is_served(served: Served) -> None:
-    """A worker of another topic handles what a producer publishes there, and ends well."""
+    """A worker handles what is published in the group beside the record, and in another topic.
+
+    It leads the schedules, too, and ends well.
+    """
     seen: list[str] = []
     url = served.raw.url
     with QFrame(url, namespace=served.raw.namespace, grace=5, schedules="on") as app:
 
         @app.consumer(NEIGHBOUR, group="g")
+        @app.consumer(ORDERS, group="billing")
         def handle(message: Message) -> None:
             seen.append(message.id)
 
+        app.events.listen(lambda name, facts: None)  # its log is not for the test's output
         with running(app):
             sent = [app.publish(NEIGHBOUR, 1).id for _ in range(3)]
+            keys = [f"k{number}" for number in range(20)]
+            here = [key for key in keys if ORDERS.slot_of(key.encode()) != ELSEWHERE]
+            sent += [app.publish(ORDERS, {}, key=key).id for key in here]
             eventually(lambda: sorted(seen) == sorted(sent), within=60)
 
 
-@pytest.mark.parametrize("name", RECORDS)
+CASES: Final = [
+    pytest.param(
+        store, name,
+        marks=[pytest.mark.gate] if name in ("a topic of another kind", "an owner") else [],
+        id=f"{store}-{name}",
+    )
+    for store in ("redis", "sqlite", "postgres", "mariadb")
+    for name, record in RECORDS.items() if store in record.stores
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("served", "name"), CASES, indirect=["served"])
 def test_a_record_of_a_newer_version_is_named_passed_by_and_left_as_it_is(
     served: Served, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     record = RECORDS[name]
-    if record.only not in (None, "redis" if isinstance(served.raw, InRedis) else "sqlite"):
-        pytest.skip(f"only {record.only} keeps it so")
     monkeypatch.setenv(f"{PREFIX}STORE", served.raw.url)
     monkeypatch.setenv(f"{PREFIX}NAMESPACE", served.raw.namespace)
     monkeypatch.chdir(tmp_path)
@@ -540,3 +580,55 @@ def test_a_record_of_a_newer_version_is_named_passed_by_and_left_as_it_is(
         is_served(served)
         assert stands(), "it was changed"
     assert not wrong, "\n".join(wrong)
+
+
+def test_topics_of_timers_in_a_database_of_their_own_are_read_past_those_that_cannot_be(
+    redis_server: RedisServer, tmp_path: Path
+) -> None:
+    timers, namespace = f"sqlite:///{tmp_path / 'timers.db'}", tmp_path.name
+    with QFrame(redis_server.url, namespace=namespace, timers_db=timers) as app:
+        app.declare(LATER)
+        app.declare(NEIGHBOUR)
+        with (
+            InRedis(redis_server.url, namespace).topic("ring", "spiral", _json()),
+            InTables(timers, namespace).topic("reel", "spool", _json()),
+        ):
+            found = app.store.topics()
+            names = {each.name for each in app.admin.topics() if each.kind != "unknown"}
+            assert names == {"later", "neighbour"}
+            assert [error.value for error in found.unread] == ["ring", "reel"]
+            assert app.store.latest([LATER, Topic("ring"), NEIGHBOUR])[1] is None
+            assert app.publish(LATER, 1, key="k").outcome == "stored"
+
+
+def test_a_member_of_zookeeper_waits_while_a_newer_version_has_written_the_plan(
+    zookeeper: ZooKeeperServer, redis_server: RedisServer, tmp_path: Path
+) -> None:
+    seen: list[str] = []
+    namespace = tmp_path.name
+    with QFrame(redis_server.url, namespace=namespace, coordinator=zookeeper.url, grace=5) as app:
+
+        @app.consumer(NEIGHBOUR, group="g")
+        def handle(message: Message) -> None:
+            seen.append(message.id)
+
+        troubles = told(app)
+        app.declare(NEIGHBOUR)
+        app.store.subscribe(NEIGHBOUR, "g")
+        with nobody(zookeeper) as client:
+            path = f"/{namespace}/{NEIGHBOUR.name}/g"
+            client.create(f"{path}/owners", makepath=True)
+            client.create(f"{path}/owners/0", b"v2 lease of ada")
+            for plan in (b"v2 plan", b'{"members":["ada"],"slots":[0,7]}'):
+                client.ensure_path(f"{path}/plan")
+                client.set(f"{path}/plan", plan)
+                troubles.clear()
+                with running(app):
+                    eventually(lambda: troubles["coordinator.unavailable"] > 0, within=60)
+                    assert app.coordinator.roster(NEIGHBOUR, "g").owners == {}
+                assert client.get(f"{path}/plan")[0] == plan
+            client.delete(f"{path}/owners/0")
+            client.set(f"{path}/plan", b"{}")
+            with running(app):
+                sent = [app.publish(NEIGHBOUR, 1).id for _ in range(4)]
+                eventually(lambda: sorted(seen) == sorted(sent), within=60)

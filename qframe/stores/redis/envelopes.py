@@ -116,7 +116,7 @@ def record_of_dead(
     published, size = _begin_of_dead(value)
     facts = value[DEAD_LETTER.size : DEAD_LETTER.size + size]
     try:
-        subject, priority, attempts, error, traceback = unpack(facts)
+        subject, priority, attempts, error, traceback, *_ = unpack(facts)
     except (ValueError, TypeError):  # its subject is not a text
         subject, priority, attempts, error, traceback = None, 0, 0, NOT_TEXT, None
     one = delivery_of_dead(value, slot, seq)
