@@ -191,8 +191,11 @@ class Caller:
             TooMuch: if it has as many as it may.
         """
         if self.client.room < 1:
-            why = f"this token has {self.client.open} deliveries open, and may have no more"
-            raise TooMuch(f"{why}; settle some, or give it a higher in_flight=", 1.0)
+            client = self.client
+            raise TooMuch(
+                f"this token has {client.open} deliveries open, of {client.open_bytes} bytes, and "
+                "may have no more; settle some, or give it a higher in_flight=", 1.0,
+            )  # fmt: skip
         return self.most_messages(min(most, self.client.room))
 
 

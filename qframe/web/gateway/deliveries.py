@@ -5,11 +5,18 @@ from __future__ import annotations
 import sys
 from datetime import datetime
 from enum import StrEnum
+from typing import TYPE_CHECKING, Final, cast
 
 import msgspec
 
 from qframe.message import Message
 from qframe.retry import NeedRetry, Reject
+
+if TYPE_CHECKING:
+    from qframe.runtime.handler.attempt import Attempt
+
+MOST_OPEN_BYTES: Final = 256 * 2**20
+"""How large the open deliveries of a client may be before it gets no more."""
 
 
 class Verb(StrEnum):
@@ -45,17 +52,29 @@ class Client:
 
     Attributes:
         open: how many are open.
+        open_bytes: how large their bodies are together.
         most: how many may be open.
     """
 
     def __init__(self, most: int = sys.maxsize) -> None:
         self.open: int = 0
+        self.open_bytes: int = 0
         self.most = most
 
     @property
     def room(self) -> int:
         """How many more it may be handed."""
-        return self.most - self.open
+        return self.most - self.open if self.open_bytes < MOST_OPEN_BYTES else 0
+
+    def hold(self, size: int) -> None:
+        """Notes one more open delivery, of so many bytes."""
+        self.open += 1
+        self.open_bytes += size
+
+    def let_go(self, size: int) -> None:
+        """Notes that one is open no more."""
+        self.open -= 1
+        self.open_bytes -= size
 
 
 class OpenDelivery(msgspec.Struct, eq=False, weakref=True):
@@ -74,6 +93,11 @@ class OpenDelivery(msgspec.Struct, eq=False, weakref=True):
     until_s: float
     lease_until_ms: int
     client: Client | None = None
+
+    @property
+    def size(self) -> int:
+        """How many bytes its body has."""
+        return len(cast("Attempt", self.message).delivery.body)
 
 
 class Settle(msgspec.Struct):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from functools import partial
-from typing import Any, Final, TypeVar, Unpack, cast
+from typing import Any, Final, TypeVar, Unpack
 
 from qframe.app.pull import Pull, PullKeywords
 from qframe.app.qframe import QFrame
@@ -14,7 +14,6 @@ from qframe.errors import BadInput, PublishUnknown, QFrameError
 from qframe.outcomes import Published
 from qframe.producing.outgoing import Outgoing
 from qframe.runtime.demand import Demand
-from qframe.runtime.handler.attempt import Attempt
 from qframe.runtime.handler.spec import OnSettled
 from qframe.shares import Share
 from qframe.topic import Topic
@@ -227,7 +226,7 @@ class Gateway:
         joined = self._group(topic, group, client)
         opened = await joined.take(most, wait_s, lease_s, most_bytes, client)
         try:
-            hold_bytes(sum(len(cast("Attempt", one.message).delivery.body) for one in opened))
+            hold_bytes(sum(one.size for one in opened))
         except TooMuch:
             joined.put_back(opened)
             raise

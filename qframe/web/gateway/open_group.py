@@ -197,7 +197,7 @@ class OpenGroup:
             self._open[one.receipt] = one
             heappush(self._deadlines, (one.until_s, one.receipt))
             if one.client is not None:
-                one.client.open += 1
+                one.client.hold(one.size)
         self._set_timer()
 
     def put_back(self, opened: Sequence[OpenDelivery]) -> None:
@@ -211,7 +211,7 @@ class OpenGroup:
         """Takes a delivery out of its client's hands; None if it was in none."""
         one = self._open.pop(receipt, None)
         if one is not None and one.client is not None:
-            one.client.open -= 1
+            one.client.let_go(one.size)
         return one
 
     # Settling.

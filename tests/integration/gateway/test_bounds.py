@@ -23,7 +23,7 @@ from qframe import Outgoing, QFrame, Topic
 from qframe.clock import SYSTEM_CLOCK, VirtualClock
 from qframe.shares import Share
 from qframe.telemetry.meters import Meters
-from qframe.web.gateway import Gateway, asking, connections, making
+from qframe.web.gateway import Gateway, asking, connections, deliveries, making
 from qframe.web.gateway import gateway as module
 from qframe.web.gateway.callers import Callers, TooMuch, new_token
 from qframe.web.gateway.connections import Connections
@@ -428,6 +428,23 @@ async def test_replies_count_with_the_bytes_that_their_caller_has_here(
         assert there.gateway.open_count == 0
         assert await there.ask("next", pull, {"wait": "20s"}) == 200
         assert there.gateway.open_count == 1
+
+
+@in_loop
+async def test_a_caller_with_large_messages_open_gets_no_more_and_the_next_one_does(
+    events_app: QFrame, tokens: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(deliveries, "MOST_OPEN_BYTES", 1000)
+    pull = f"{GROUPS}/group/pull"
+    async with talk(events_app, tokens) as there:
+        for key in ("ann", "ben", "cid"):
+            events_app.publish("events", "x" * 1000, key=key)
+        assert await there.ask("greedy", pull, {"max": 1, "wait": "20s"}) == 200
+        assert await there.ask("greedy", pull, {"max": 1}) == 429
+        assert await there.ask("next", pull, {"max": 1, "wait": "20s"}) == 200
+        assert there.gateway.open_count == 2
+        await there.gateway.leave("events", "group")
+        assert await there.ask("greedy", pull, {"max": 1, "wait": "20s"}) == 200
 
 
 # Connections.
