@@ -57,6 +57,8 @@ def peek(
             ],
             cut=True,
         )  # fmt: skip
+        if len(records) == limit:
+            say(f"these are the first {limit}, slot by slot; if there are more: --limit N")
 
 
 @targeted

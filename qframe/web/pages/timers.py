@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from qframe.admin.timer_search import TIMER_STATES
+from qframe.admin.timer_search import TIMER_STATES, read_place
 from qframe.clock import moment
 from qframe.stores.records import Record
 from qframe.topic import Kind
@@ -16,6 +16,8 @@ from qframe.web.desk import Visit
 from qframe.web.times import moment_of
 
 MOST: Final = 500
+LOOK: Final = 20_000
+"""How many timers one page looks at."""
 SHOWN: Final = 100
 _HOUR_MS: Final = 3_600_000
 
@@ -57,18 +59,26 @@ def facts(visit: Visit) -> dict[str, Any]:
         begin = datetime.fromtimestamp(look.at_ms / 1000, UTC)
     hits = visit.admin.timers(
         topic, since=begin, until=None if until is None else moment_of("until", until),
-        key=key, state=state, tag=tag, limit=MOST,
+        key=key, state=state, tag=tag, limit=MOST, look=LOOK,
     )  # fmt: skip
     timers = hits.records
     hours = Counter((each.due_ms or 0) // _HOUR_MS for each in timers)
     return {
         **shown, "timers": timers[:SHOWN], "hours": _strip(hours), "is_all": hits.place is None,
-        "count": len(timers), "edited": _edited(visit, timers) if key is not None else None,
+        "looked": hits.looked, "later": _later(hits.place, state), "count": len(timers),
+        "edited": _edited(visit, timers) if key is not None else None,
         "found": {
             "topic": topic, "since": since or (None if begin is None else begin.isoformat()),
             "until": until, "key": key, "state": state, "tag": tag,
         },
     }  # fmt: skip
+
+
+def _later(place: str | None, state: str | None) -> str | None:
+    """The due time that the page has come to; None where all was looked at, or no time tells it."""
+    if place is None or state in ("doing", "dead"):
+        return None
+    return moment(read_place(place).due_ms)
 
 
 def _edited(visit: Visit, timers: Sequence[Record]) -> tuple[str, str] | None:

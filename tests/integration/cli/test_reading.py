@@ -57,7 +57,10 @@ def test_peek_shows_what_stands_there(shop: Program) -> None:
     assert {each["id"]: each["state"] for each in records} == {"o-5": "todo", "o-6": "waiting"}
     (dead, _) = shop.ok("peek", "orders", "billing", "--state", "dead", "--json").json
     assert dead["state"] == "dead"
+    cut = shop.ok("peek", "orders", "billing", "--limit", "1").out
+    assert "these are the first 1, slot by slot; if there are more: --limit N" in cut
     out = shop.ok("peek", "orders", "billing", "--state", "todo").out
+    assert "these are the first" not in out
     assert '{"n": 5}' in out
     assert (
         "no messages in these states"

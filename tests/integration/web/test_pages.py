@@ -476,3 +476,53 @@ def test_a_flood_is_not_shown_in_part_as_if_that_were_all(tmp_path: Path) -> Non
             assert "That is all" not in said
         said = text_of(web.get("/topics/orders/billing/key", params={"key": "whale"}).text)
         assert "and 51 or more" in said
+
+
+def test_what_a_page_has_not_looked_at_is_said_and_leads_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("qframe.web.pages.messages.LOOK", 5)
+    monkeypatch.setattr("qframe.web.pages.message._LOOK", 5)
+    monkeypatch.setattr("qframe.web.pages.key._LOOK", 5)
+    monkeypatch.setattr("qframe.web.pages.timers.LOOK", 5)
+    later = Topic("later", "delay", slots=1)
+    events = Topic("events", slots=1)
+    with QFrame(f"sqlite:///{tmp_path / 'q.db'}?synchronous=normal") as app:
+        for topic in (ORDERS, events, later):
+            app.declare(topic)
+            app.store.subscribe(topic, "billing")
+        app.publish_many(ORDERS, [Outgoing(number, key=f"k{number}") for number in range(30)])
+        app.publish_many(events, [Outgoing(number, key=f"k{number}") for number in range(30)])
+        for number in range(30):
+            app.timers.schedule(
+                later, number, key=f"t{number}", id=f"t-{number}", delay=60 + number,
+                tags=["rare"] if number == 29 else [],
+            )  # fmt: skip
+        web = browser(app)
+
+        def followed(address: str, found: str) -> None:
+            """Goes on from page to page until something is found, or there is no further page."""
+            for _ in range(60):
+                page = web.get(address).text
+                if found in text_of(page):
+                    return
+                links = re.findall(r'href="([^"]*)">go on', page)
+                assert links, text_of(page)
+                address = html.unescape(links[0])
+            raise AssertionError(address)
+
+        said = text_of(web.get("/messages?q=never").text)
+        assert "Nothing that was looked at fits" in said
+        assert "not all was looked at" in said
+        assert said.count("go on from there") == 2  # as an id, and as a key
+        followed("/messages?q=topic:later+id:t-29", "t29")
+        assert "go on from there" in text_of(web.get("/messages/never").text)
+        key = text_of(web.get("/topics/events/billing/key?key=k29").text)
+        assert "Nothing of this key waits here" not in key
+        assert "go on from there" in key
+        assert "None of the 5 timers that were looked at is like that" in text_of(
+            web.get("/timers?topic=later&tag=rare").text
+        )
+        followed("/timers?topic=later&tag=rare", "t29")
+        whole = text_of(web.get("/messages?q=topic:orders+key:never").text)
+        assert "Nothing fits" in whole
