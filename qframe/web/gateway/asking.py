@@ -11,6 +11,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from qframe.shares import Share
 from qframe.web.gateway.callers import TooMuch
 from qframe.web.gateway.deliveries import Client
+from qframe.web.gateway.turns import Turns
 
 MOST_REQUESTS: Final = 4096
 MOST_REQUEST_BYTES: Final = 512 * 2**20
@@ -26,22 +27,24 @@ class Asking:
     Args:
         requests: the places of requests at once.
         sizes: the bytes that requests and their replies have at once.
+        turns: say when it begins.
 
     Attributes:
         client: whose it is, once that is known.
         on_lost: called if its connection is lost before anything of the reply was sent.
     """
 
-    def __init__(self, requests: Share, sizes: Share) -> None:
+    def __init__(self, requests: Share, sizes: Share, turns: Turns) -> None:
         self.client: Client | None = None
         self.on_lost: Callable[[], None] | None = None
         self._requests = requests
         self._sizes = sizes
+        self._turns = turns
         self._is_begun = False
         self._size = 0
 
-    def begin(self, client: Client) -> None:
-        """Takes a place, as its client is known now.
+    async def begin(self, client: Client) -> None:
+        """Takes a place, as its client is known now, and waits for its turn.
 
         Raises:
             TooMuch: if the client has its share of them.
@@ -51,6 +54,7 @@ class Asking:
             why = f"this caller has {self._requests.held(client)} requests under way here"
             raise TooMuch(f"{why}, its share; ask when some have their replies", _AGAIN_S)
         self._is_begun = True
+        await self._turns.wait(client)
 
     def hold(self, size: int) -> None:
         """Says how many bytes it has now.
@@ -90,14 +94,14 @@ def asking_client() -> Client | None:
     return None if asking is None else asking.client
 
 
-def begin_request(client: Client) -> None:
-    """Notes whose request this is.
+async def begin_request(client: Client) -> None:
+    """Notes whose request this is, and waits for its turn.
 
     Raises:
         TooMuch: if the client has its share of requests at once.
     """
     if (asking := ASKING.get()) is not None:
-        asking.begin(client)
+        await asking.begin(client)
 
 
 def hold_bytes(size: int) -> None:
@@ -126,13 +130,14 @@ class AskingLayer:
         self._app = app
         self._requests = requests
         self._sizes = sizes
+        self._turns = Turns()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serves a request."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        asking = Asking(self._requests, self._sizes)
+        asking = Asking(self._requests, self._sizes, self._turns)
 
         async def sent(message: Message) -> None:
             await send(message)

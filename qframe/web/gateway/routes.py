@@ -144,7 +144,7 @@ class GatewayRoutes:
             method = "GET" if request.method == "HEAD" else request.method
             try:
                 caller = self._callers.caller(request)
-                begin_request(caller.client)
+                await begin_request(caller.client)
                 check_parameters(request)
                 if method in ("GET", "DELETE"):
                     await self._json(request, NothingIn, caller)

@@ -68,6 +68,45 @@ class Lines(Generic[T]):
         return item
 
 
+class Turns:
+    """Lets one request of each caller begin in each round of the event loop.
+
+    So one with many requests at once, each of which takes the loop a while, is no reason why those
+    of another wait behind all of them.
+    """
+
+    def __init__(self) -> None:
+        self._lines: Lines[asyncio.Future[None]] = Lines()
+        self._begun: set[Client | None] = set()  # in this round
+
+    async def wait(self, client: Client | None) -> None:
+        """Waits for the turn of a request."""
+        loop = asyncio.get_running_loop()
+        if client not in self._begun:
+            self._begin(client, loop)
+            return
+        turn: asyncio.Future[None] = loop.create_future()
+        self._lines.add(client, turn)
+        try:
+            await turn
+        except asyncio.CancelledError:
+            self._lines.remove(client, turn)
+            raise
+
+    def _begin(self, client: Client | None, loop: asyncio.AbstractEventLoop) -> None:
+        if not self._begun:
+            loop.call_soon(self._end_round, loop)
+        self._begun.add(client)
+
+    def _end_round(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._begun.clear()
+        for client in self._lines.holders():
+            turn = self._lines.pop(client)
+            if not turn.cancelled():
+                turn.set_result(None)
+            self._begin(client, loop)
+
+
 class FairThreads:
     """Threads that callers share: the calls of one that has its share wait behind each other.
 

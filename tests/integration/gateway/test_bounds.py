@@ -33,7 +33,7 @@ from qframe.web.gateway.gateway import GatewayFull
 from qframe.web.gateway.routes import GatewayRoutes
 from qframe.web.gateway.serving import TimedConnection, bound_socket
 from qframe.web.gateway.sqs import SqsFront
-from qframe.web.gateway.turns import FairThreads
+from qframe.web.gateway.turns import FairThreads, Turns
 
 pytestmark = pytest.mark.gate
 
@@ -352,6 +352,27 @@ async def test_one_caller_has_few_threads_while_others_ask_and_half_of_them_when
     free.release(40)
     await asyncio.gather(*calls)
     threads.close()
+
+
+@in_loop
+async def test_requests_of_one_caller_begin_one_after_the_other_so_that_the_next_is_not_last() -> (
+    None
+):
+    turns, greedy, following = Turns(), Client(), Client()
+    begun: list[Client] = []
+
+    async def begin(client: Client) -> None:
+        await turns.wait(client)
+        begun.append(client)
+
+    many = [asyncio.create_task(begin(greedy)) for _ in range(50)]
+    one = asyncio.create_task(begin(following))
+    await asyncio.sleep(0)
+    many[1].cancel()
+    await one
+    assert begun.count(greedy) <= 2
+    await asyncio.gather(*many, return_exceptions=True)
+    assert begun.count(greedy) == 49
 
 
 @in_loop

@@ -144,6 +144,7 @@ class SqsFront:
     ) -> Response:
         try:
             call = self._call(request)
+            await begin_request(call.caller.client)
             name = target.removeprefix(json_protocol.TARGET)
             kind, operation = self._operation(name if name != target else "", request)
             most_bytes = call.caller.most_bytes(self._most_bytes)
@@ -161,6 +162,7 @@ class SqsFront:
     ) -> Response:
         try:
             call = self._call(request)
+            await begin_request(call.caller.client)
             body = await read_body(request, call.caller.most_bytes(self._most_bytes))
             fields = query_protocol.fields_of(request.url.query, body)
             name = fields.pop("Action", "")
@@ -199,7 +201,6 @@ class SqsFront:
             caller = self._callers.caller_of(request, token, remedy=_ACCESS_KEY_REMEDY)
         except NotKnown as error:
             raise SqsRefusal("InvalidClientTokenId", str(error), status=403) from None
-        begin_request(caller.client)
         # A client that names a scheme that is not the one it used fools itself alone.
         scheme = request.headers.get("x-forwarded-proto", "")
         scheme = scheme if scheme in ("http", "https") else request.url.scheme
