@@ -26,7 +26,7 @@ class _Client:
         requests.post(f"{self._endpoint}/moto-api/reset", timeout=30)
 
     def get(self, path: str = "/", **options: Any) -> _Response:
-        return _Response(requests.get(urljoin(self._endpoint, path), timeout=60, **options))
+        return self.post(path, **options)  # by GET the front changes nothing
 
     def post(self, path: str = "/", **options: Any) -> _Response:
         return _Response(requests.post(urljoin(self._endpoint, path), timeout=60, **options))

@@ -1,10 +1,10 @@
 """Runs moto's own tests of SQS against the SQS front, from a copy of moto's repository.
 
-python -m tests.support.moto_run MOTO --python PYTHON [--store URL] [-- PYTEST ARGUMENTS]
+python -m tests.support.moto_run --python PYTHON [--store URL] MOTO [-- PYTEST ARGUMENTS]
 
 MOTO is the folder that has moto's `tests/`, and PYTHON one that has moto, boto3, pytest and
 freezegun. Port 5000 must be free: the tests name it. The tests of `test_server.py` start a server
-of moto's own; `tests/support/moto_plugin.py` has them ask the front.
+of moto's own; `tests/support/moto_plugin.py` has them ask the front, by POST.
 """
 
 from __future__ import annotations
