@@ -15,6 +15,7 @@ from eventually import eventually
 from starlette.requests import Request
 from starlette.responses import Response
 
+from qframe.admin.search import Query
 from qframe.admin.timer_search import TimerChanges
 from qframe.clock import VirtualClock
 from qframe.codec import RAW, TYPE_HEADER
@@ -572,6 +573,21 @@ def test_a_job_ends_whatever_happens_in_it() -> None:
     with pytest.raises(RuntimeError):
         job.run(fail)
     assert (job.state, "secret" in job.error) == ("failed", False)
+
+
+@pytest.mark.parametrize(
+    ("body", "is_found"),
+    [
+        ({"card": '{"cvv":"123"}'}, False),
+        ({"card": '{"cvv":"***"}'}, True),
+        ({"url": "redis://u:123@db/0"}, False),
+        ({"url": "redis://***@db/0"}, True),
+        ({"n": "7"}, True),
+    ],
+)
+def test_a_value_that_is_hidden_is_found_by_nobody(body: dict[str, str], is_found: bool) -> None:
+    asked = record(b'{"card": {"cvv": "123"}, "url": "redis://u:123@db/0", "n": 7}')
+    assert Query(body=body, redact=named_like_a_secret).fits(asked) is is_found
 
 
 def test_facts_that_are_no_longer_fresh_are_not_kept() -> None:

@@ -80,6 +80,16 @@ def test_a_proxy_is_known_by_its_address(client: str, is_known: bool) -> None:
     assert (visitor is not None) is is_known
 
 
+@pytest.mark.parametrize(("names", "visitor"), [(1, Visitor("ada")), (2, None)])
+def test_of_two_headers_that_name_a_user_neither_is_believed(
+    names: int, visitor: Visitor | None
+) -> None:
+    access = Access(role="reader", auth=None, user_header="X-User", proxies=[], token=None)
+    request = _request(host="127.0.0.1")
+    request.scope["headers"] += [(b"x-user", b"ada"), (b"x-user", b"ceo")][:names]
+    assert access.visitor(request) == visitor
+
+
 @pytest.mark.parametrize("cookie", ["", "x", "YWRh.0000", "YWRh"])
 def test_a_cookie_ends_twelve_hours_after_it_was_signed_whatever_the_browser_keeps(
     cookie: str,
