@@ -46,6 +46,13 @@ WORDING: Final = [
         OFFSETS,
     ),
     Mutant(
+        "a worker takes the group of a Spark query from it",
+        "runtime/process/live_settings.py",
+        "            if settings.tuning.reader is not None:\n",
+        "            if False:\n",
+        "tests/spark/test_stream_offsets.py -k refuses_the_group",
+    ),
+    Mutant(
         "a batch read of Spark from beyond the end has no rows and no error",
         "spark/reader.py",
         "            if options.fail_on_loss:\n",

@@ -17,7 +17,7 @@ from qframe import QFrame, Topic
 from qframe.admin.totals import totals_in
 from qframe.clock import SYSTEM_CLOCK
 from qframe.doctor.examine import examine
-from qframe.errors import BadInput, MessagesGone, TopicMismatch, UnknownTopic
+from qframe.errors import BadInput, BadOption, MessagesGone, TopicMismatch, UnknownTopic
 from qframe.options.settings import Settings
 from qframe.spark import QFrameDataSource
 from qframe.spark.columns import outgoing
@@ -148,6 +148,19 @@ def test_doctor_advises_no_worker_for_a_group_that_follows_a_query(space: Space)
     assert [each.what for each in seen.findings if each.check == "workers"] == [
         "orders/g has 40 messages due or in hand, and no worker is alive"
     ]
+
+
+def test_a_worker_refuses_the_group_of_a_query_which_goes_on(space: Space) -> None:
+    """The query could not begin again: its group had been used by a worker."""
+    topic = space.topic(slots=2)
+    with reading(space, topic, group="archive") as reader:
+        reader.initialOffset()
+    with QFrame(store=space.url, namespace=space.namespace) as app:
+        app.consumer(topic, "archive")(lambda: None)
+        with pytest.raises(BadOption, match="group 'archive': it follows a Spark query of topic"):
+            app.run(burst=True)
+    with reading(space, topic, group="archive") as reader:
+        assert reader.initialOffset() == at(topic, 0, 0)
 
 
 def test_a_group_follows_behind_what_is_done_and_holds_back_removing(space: Space) -> None:

@@ -125,8 +125,17 @@ class SettingsPoller(Service):
 
         Raises:
             StoreUnavailable: if the store cannot be reached.
+            BadOption: if a group follows a Spark query.
         """
         self._poll()
+        for settings, (topic, group) in zip(self._settings, self._asked, strict=True):
+            if settings.tuning.reader is not None:
+                raise BadOption(
+                    "group", group, f"it follows a Spark query of topic {topic.name}, which could "
+                    "not go on once a worker has used its group",
+                    "give the consumer its own group; if the query is gone: "
+                    f"qframe drop-group {topic.name} {group}",
+                )  # fmt: skip
         self._report()
         self.start()
 
