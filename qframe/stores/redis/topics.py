@@ -134,10 +134,10 @@ def _declared(
     """
     key, is_done = topics_key(namespace), _CHANGED
     while is_done == _CHANGED:
-        before = redis.ask(key, "HGET", topic.name) or b""
+        before, options = redis.ask(key, "HGET", topic.name) or b"", b"{}"
         if before and not is_elsewhere(before):
             topic_from(topic.name, before)
-        options = before.split(b" ", 2)[2] if before else b"{}"
+            options = before.split(b" ", 2)[2]
         options = TopicOptions.of(topic).to_json(options)
         words = (topic.name, identity_of(topic, kind), options, before)
         is_done, stands = redis.one(Call(of("declare"), key, words))
