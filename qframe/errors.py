@@ -231,11 +231,11 @@ class PublishUnknown(QFrameError):
         ids: the messages' ids, in order; publishing them again under these ids is safe.
     """
 
-    def __init__(self, topic: str, ids: Sequence[str]) -> None:
+    def __init__(self, topic: str, ids: Sequence[str], why: object = None) -> None:
         shown = ids[0] if len(ids) == 1 else f"{ids[0]} and {len(ids) - 1} more"
         super().__init__(
-            f"whether {shown} was stored in topic {topic!r} is unknown: the store's reply "
-            "was lost; publish it again with the same id= (a duplicate is recognised)"
+            f"whether {shown} was stored in topic {topic!r} is unknown ({why or 'a reply was lost'}"
+            "); publish it again with the same id= (a duplicate is recognised)"
         )
         self.topic, self.ids = topic, list(ids)
 

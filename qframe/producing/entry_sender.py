@@ -97,7 +97,7 @@ class EntrySender:
         except StoreUnavailable as error:
             # It says that this try has written nothing; an earlier one may have.
             if lost or len(rest) < len(entries):
-                raise PublishUnknown(topic.name, [entry.id for entry in entries]) from error
+                raise PublishUnknown(topic.name, [entry.id for entry in entries], error) from error
             raise
 
     def _followed(self, topic: Topic, entries: Sequence[Entry]) -> Topic:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import concurrent.futures.thread  # noqa: F401 - redis-py needs it, and at exit it is too late
 from typing import Final, cast
 
 from qframe.clock import SYSTEM_CLOCK, Clock

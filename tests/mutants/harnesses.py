@@ -70,4 +70,19 @@ HARNESSES: Final[list[Mutant]] = [
         "body, body)",
         UNIT + "test_equal_bodies.py",
     ),
+    Mutant(
+        "a publish whose retry was refused does not say why",
+        "producing/entry_sender.py",
+        "[entry.id for entry in entries], error) from error",
+        "[entry.id for entry in entries]) from error",
+        "tests/integration/workers/test_odd_moments.py -k password",
+        "test-all",
+    ),
+    Mutant(
+        "a reply that is bytes is compared with a number",
+        "stores/redis/groups.py",
+        "    return isinstance(reply, int) and reply == NO_GROUP",
+        "    return reply == NO_GROUP",
+        "tests/integration/workers/test_odd_moments.py -k 'bytes and redis'",
+    ),
 ]

@@ -10,7 +10,7 @@ from qframe.stores.records import Stats, unclaimed
 from qframe.stores.redis.envelopes import (
     unpack,
 )
-from qframe.stores.redis.groups import NO_GROUP, known, names
+from qframe.stores.redis.groups import known, lacks_group, names
 from qframe.stores.redis.keys import UNCLAIMED, SlotKeys
 from qframe.stores.types import NO_EPOCH
 from qframe.topic import Kind
@@ -98,12 +98,12 @@ def stats_of(
         kind = str(keys.topic.kind)
         replies = redis.run([keys.call("stats", slot, now, kind, group) for slot in slots])
         for slot, reply in zip(slots, replies, strict=True):
-            if partly and reply[0] == NO_GROUP:
+            if partly and lacks_group(reply[0]):
                 continue
             known(redis, keys, group, reply[0])
-            if reply[0] != _MORE:
+            if not _has_more(reply):
                 found[slot] = _stats(slot, group, reply)
-        slots = [s for s, reply in zip(slots, replies, strict=True) if reply[0] == _MORE]
+        slots = [s for s, reply in zip(slots, replies, strict=True) if _has_more(reply)]
     return [found[slot] for slot in sorted(found)]
 
 
@@ -192,3 +192,8 @@ def lengths_of(
         lists = [keys.key(slot, "behind:", group) + subject for subject in page]
         found |= dict(zip(page, redis.ask_many([(key, "LLEN") for key in lists]), strict=True))
     return found
+
+
+def _has_more(reply: Any) -> bool:
+    """Whether a slot's rows were not all counted yet; the counts themselves are bytes."""
+    return isinstance(reply[0], int) and reply[0] == _MORE

@@ -65,9 +65,14 @@ class RedisGroups(RedisRole, Groups):
 
 def known(redis: Redis, keys: SlotKeys, group: str, reply: Any) -> int:
     """The reply, where it is a number; refuses one that says that there is no such group."""
-    if reply == NO_GROUP:
+    if lacks_group(reply):
         raise UnknownGroup(keys.topic.name, group, names(redis, keys))
     return reply if isinstance(reply, int) else 0
+
+
+def lacks_group(reply: Any) -> bool:
+    """Whether a script says that there is no such group; others reply with bytes and lists."""
+    return isinstance(reply, int) and reply == NO_GROUP
 
 
 def ask_group(redis: Redis, keys: SlotKeys, group: str, name: str, *arguments: Argument) -> Any:

@@ -51,4 +51,4 @@ class Publishing:
         try:
             return self.publish(topic, items)
         except PublishUnknown as unknown:
-            return [PublishUnknown(topic, [each]) for each in unknown.ids]
+            return [PublishUnknown(topic, [each], unknown.__cause__) for each in unknown.ids]
