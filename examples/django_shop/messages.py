@@ -13,7 +13,8 @@ from qframe import Outbox, QFrame, Topic
 
 def connect() -> Any:
     """A connection as the settings have it; in Django's tests, to the test's database."""
-    database = connections["default"]
+    database = connections["default"].copy()
+    database.settings_dict["OPTIONS"].pop("pool", None)  # SQLAlchemy gives it none back
     return database.get_new_connection(database.get_connection_params())
 
 

@@ -45,6 +45,49 @@ def run(folder: Path, url: str, *words: str) -> subprocess.CompletedProcess[str]
     return done
 
 
+POOLED = """
+from examples.django_shop.settings import *
+
+DATABASES["default"]["CONN_MAX_AGE"] = 0
+DATABASES["default"]["OPTIONS"] = {"pool": {"min_size": 1, "max_size": 2, "timeout": 30}}
+"""
+RECONNECTING = """
+import django
+
+django.setup()
+
+from django.core.management import call_command
+from django.db import close_old_connections, connection
+from examples.django_shop.messages import engine, outbox
+from examples.django_shop.models import Order
+from examples.django_shop.taking import take
+
+call_command("migrate", run_syncdb=True, verbosity=0)
+for number in range(10):
+    take("ann", number)
+    assert outbox.pending() == number + 1
+    engine.dispose()  # as when its connections are broken, or old
+    close_old_connections()
+assert Order.objects.count() == 10
+pool = connection.pool.get_stats()
+assert pool["pool_size"] <= 2 and not pool.get("requests_errors"), pool
+print("done")
+"""
+
+
+def test_an_outbox_keeps_no_connection_of_djangos_own_pool(
+    request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
+    pytest.importorskip("psycopg_pool")
+    (tmp_path / "pooled.py").write_text(POOLED)
+    variables = {
+        **environment(tmp_path, database_url(request, "postgres", tmp_path)),
+        "DJANGO_SETTINGS_MODULE": "pooled", "PYTHONPATH": f"{ROOT}{os.pathsep}{tmp_path}",
+    }  # fmt: skip
+    done = python("-c", RECONNECTING, cwd=tmp_path, **variables)
+    assert (done.returncode, done.stdout) == (0, "done\n"), done.stderr
+
+
 @pytest.fixture(params=["sqlite", "postgres"])
 def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     return database_url(request, request.param, tmp_path)
