@@ -44,14 +44,15 @@ local function part()
 end
 
 -- One that was stored whole, when there were fewer groups, is known by its mark alone.
-if size > most and not (named < size and is_known(slot, mark, now)) then
+if size > most and not (named < size and known_marks(slot, { mark }, now)[mark]) then
   return part()
 end
 if is_plain then
   -- One batch that is due now, as nearly always: its messages' values are made once for all groups.
-  if is_known(slot, mark, now) then
+  local known = known_marks(slot, { mark, parted }, now)
+  if known[mark] then
     return string.rep('d', size)
-  elseif parted and is_known(slot, parted, now) then
+  elseif parted and known[parted] then
     return part()
   end
   local asleep = redis.call('GET', slot .. 'asleep')

@@ -1,10 +1,5 @@
 -- Marks of what was published before, in `ids` with the time until which they are remembered; that
 -- of a series never passes, since no clock comes to it.
-local function is_known(slot, mark, now)
-  local until_ms = redis.call('ZSCORE', slot .. 'ids', mark)
-  return until_ms and tonumber(until_ms) > now
-end
-
 local function known_marks(slot, marks, now)
   local known = {}
   if #marks == 0 then
