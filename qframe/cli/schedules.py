@@ -15,14 +15,14 @@ from qframe.app.qframe import QFrame
 from qframe.cli.asking import ask
 from qframe.cli.commands import Commands, check_beside, check_one_of
 from qframe.cli.flags import AsJson, By, Limit, Yes
-from qframe.cli.output import facts, say, say_json, say_json_array, say_unknown, table
+from qframe.cli.output import facts, say, say_aside, say_json, say_json_array, say_unknown, table
 from qframe.cli.records import second
 from qframe.cli.search import header_of
 from qframe.cli.target import Target, coordinated, targeted
 from qframe.cli.times import duration_of, length, moment_of
 from qframe.clock import moment
 from qframe.errors import BadOption, QFrameError
-from qframe.schedules.preview import Preview, Tick
+from qframe.schedules.preview import Preview, Tick, warnings_of
 from qframe.schedules.record import Schedule
 from qframe.schedules.records import GROUP, TOPIC
 from qframe.schedules.timing import in_words
@@ -144,6 +144,8 @@ def put(
     with target.acting(by) as (app, admin):
         made = admin.put_schedule(name, when, topic=topic, **options)
         _show(made, as_json=as_json)
+        for each in warnings_of(made.timing):
+            say_aside(f"warning: {each}")
         _warn_without_leader(app, [made])
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from itertools import islice
@@ -13,6 +14,7 @@ from qframe.outcomes import Published
 from qframe.schedules.timing import Timing, in_words, local_times, zone_of
 
 AHEAD: Final = timedelta(days=366)
+_UNITS: Final = (("h", 24, "day"), ("m", 60, "hour"), ("s", 60, "minute"))
 _DAY: Final = timedelta(days=1)
 _SECOND: Final = timedelta(seconds=1)
 
@@ -37,8 +39,8 @@ class Preview(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         words: its timing in English.
         ticks: the next ticks; fewer than were asked for if there are no more.
-        warnings: for each night within a year in which clocks change, and move a tick or let it
-            come twice, a sentence.
+        warnings: a sentence for fields that may mean something else than was meant, and one for
+            each night within a year in which clocks change, and move a tick or let it come twice.
     """
 
     words: str
@@ -61,7 +63,28 @@ class Backfilled(msgspec.Struct, frozen=True, kw_only=True):
 def preview_of(timing: Timing, after_ms: int, count: int) -> Preview:
     """The ticks after a moment, and what clocks do to those of the next year."""
     ticks = [tick_of(timing, each) for each in islice(timing.ticks(after_ms), count)]
-    return Preview(words=in_words(timing), ticks=ticks, warnings=list(_warnings(timing, after_ms)))
+    warnings = [*warnings_of(timing), *_of_clocks(timing, after_ms)]
+    return Preview(words=in_words(timing), ticks=ticks, warnings=warnings)
+
+
+def warnings_of(timing: Timing) -> list[str]:
+    """A sentence for each of its fields of cron that may mean something else than was meant."""
+    if timing.cron is None:
+        return []
+    fields = timing.cron.split()
+    day, weekday = fields[-3], fields[-1]
+    found = []
+    if day != "*" and weekday != "*":
+        both = f"day of the month {day} and day of the week {weekday}"
+        is_both = day.startswith("*") or weekday.startswith("*")
+        how = "a tick's day fits both, since one begins with *" if is_both else "either will do"
+        found.append(f"{both}: {how}")
+    for (unit, size, whole), field in zip(_UNITS, reversed(fields[:-3]), strict=False):
+        step = re.fullmatch(r"\*/(\d+)", field)
+        if step and size % int(step[1]):
+            how = f'it begins anew with each {whole}; "every {step[1]}{unit}" does not'
+            found.append(f"{field} does not divide the {whole}: {how}")
+    return found
 
 
 def tick_of(timing: Timing, at_ms: int) -> Tick:
@@ -73,7 +96,7 @@ def tick_of(timing: Timing, at_ms: int) -> Tick:
     )  # fmt: skip
 
 
-def _warnings(timing: Timing, after_ms: int) -> Iterator[str]:
+def _of_clocks(timing: Timing, after_ms: int) -> Iterator[str]:
     if timing.cron is None:
         return
     for change in _changes(timing, after_ms):

@@ -29,7 +29,7 @@ from qframe.schedules.checked import (
     refuse_unknown_options,
 )
 from qframe.schedules.decision import with_due, without_pending
-from qframe.schedules.preview import Backfilled, Preview, preview_of, tick_of
+from qframe.schedules.preview import Backfilled, Preview, preview_of, tick_of, warnings_of
 from qframe.schedules.record import Schedule, ScheduleList
 from qframe.schedules.records import TOPIC, RecordStore, ScheduleRecords, UnreadableSchedule
 from qframe.schedules.timing import ENDS_MS, DstRule, Timing, checked_timing
@@ -380,7 +380,8 @@ class Schedules:
         if self._events:
             self._events.emit(
                 "schedule.changed", verb=verb, schedule=schedule.name, by=by,
-                topic=schedule.template.topic, **facts,
+                topic=schedule.template.topic,
+                **({"warnings": odd} if (odd := warnings_of(schedule.timing)) else {}), **facts,
             )  # fmt: skip
 
 

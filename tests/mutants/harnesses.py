@@ -85,4 +85,11 @@ HARNESSES: Final[list[Mutant]] = [
         "    return reply == NO_GROUP",
         "tests/integration/workers/test_odd_moments.py -k 'bytes and redis'",
     ),
+    Mutant(
+        "days of the month and of the week are said to be either, though both must fit",
+        "schedules/preview.py",
+        'is_both = day.startswith("*") or weekday.startswith("*")',
+        "is_both = False",
+        UNIT + "test_schedules.py",
+    ),
 ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 from collections.abc import Callable
 from datetime import UTC, datetime
 from functools import partial
@@ -279,6 +280,33 @@ def test_what_makes_no_sense_is_refused_when_it_is_put(scene: Scene) -> None:
             scene.schedules.put(**{"name": "n", "when": "* * * * *", "topic": ORDERS, **each})
         assert refused.value.remedy
     assert scene.schedules.find() == []
+
+
+ODD_FIELDS = [
+    ("0 0 */2 * 1", ["day of the month */2 and day of the week 1: a tick's day fits both"]),
+    ("0 0 1 * */2", ["day of the month 1 and day of the week */2: a tick's day fits both"]),
+    ("0 0 13 * FRI", ["day of the month 13 and day of the week FRI: either will do"]),
+    ("*/90 * * * *", ['*/90 does not divide the hour: .* "every 90m" does not']),
+    ("0 */7 * * *", ['*/7 does not divide the day: .* "every 7h" does not']),
+    ("*/45 * * * * *", ['*/45 does not divide the minute: .* "every 45s" does not']),
+    ("*/15 */6 1 * *", []), ("0 9 * * 1-5", []), ("@daily", []), ("every 90m", []),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("when", "told"), ODD_FIELDS, ids=[when for when, _ in ODD_FIELDS])
+def test_fields_that_may_mean_something_else_are_warned_of(
+    scene: Scene, when: str, told: list[str]
+) -> None:
+    heard: list[Any] = []
+    scene.events.listen(lambda name, facts: heard.append(facts.get("warnings")))
+    found = scene.schedules.preview(when=when).warnings
+    assert len(found) == len(told)
+    assert all(
+        re.match(wanted.replace("*/", r"\*/"), text)
+        for wanted, text in zip(told, found, strict=True)
+    )
+    scene.schedules.put("odd", when, topic=ORDERS)
+    assert heard == [found or None]
 
 
 def test_a_preview_warns_of_ticks_that_clocks_move(scene: Scene) -> None:
