@@ -24,6 +24,14 @@
 * A receipt of **another gateway** is passed on to it where both have the same secret, and is
   otherwise answered with that gateway's address.
 * All states are written in the event loop; `OpenGroup` has them. Calls to the store are in threads.
+* **Callers share** what a gateway has: places of groups and requests, bytes, threads, connections
+  (`qframe/shares.py`). A caller takes another place only while more are free than it holds: one
+  alone gets half, and nobody takes the last. Nothing that was given is taken back, so this needs no
+  list of callers, and no quota that somebody would have to set. What waits has turns, one line for
+  each caller (`turns`): pulls of a group, calls to the store, requests that are about to begin.
+* What a caller **makes** stays for all, so a gateway makes it within bounds (`making`): a group
+  that its `consume` names, or on a topic that it may declare, and 100 of a topic; 1,000 topics of
+  the names that it may declare. So the file of tokens, which somebody wrote, bounds the rest.
 
 Failures: a client that is gone lets its leases end. A gateway that is killed loses its session, and
 its slots pass to others with all that was open. Nothing is lost; a client of the dead gateway that

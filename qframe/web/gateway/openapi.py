@@ -44,9 +44,9 @@ _PROBLEMS: Final = {
     "408": "The body did not arrive in time.",
     "413": "The request is too large.",
     "415": "The content type is not one of ours.",
-    "429": "The caller is at its limit; Retry-After says when to ask again.",
-    "503": "The store is away, or the gateway is stopping.",
-    "507": "The topic or the store is full.",
+    "429": "The caller is at its limit, or has its share; Retry-After says when to ask again.",
+    "503": "The store is away, or the gateway is stopping, or serves as many groups as it may.",
+    "507": "The topic or the store is full, or there are as many groups or topics as may be made.",
 }
 
 
@@ -107,7 +107,7 @@ def openapi() -> dict[str, Any]:
             "/v1/topics/{topic}/messages": {"parameters": [_in_path("topic")], "post": publish},
             "/v1/topics/{topic}/groups/{group}": {
                 "parameters": [_in_path("topic"), _in_path("group")],
-                "put": _verb("subscribe", "Has a group collect from now on.", None,
+                "put": _verb("subscribe", "Makes a group, which collects from now on.", None,
                              _json(schema[TopicOut])),
             },
             "/v1/topics/{topic}/groups/{group}/pull": {

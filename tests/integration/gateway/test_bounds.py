@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import socket
 import struct
 import threading
@@ -11,9 +12,11 @@ from asyncio import StreamReader, StreamWriter
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from contextlib import asynccontextmanager
 from functools import wraps
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any, ParamSpec
 
+import msgspec
 import pytest
 import uvicorn
 from starlette.testclient import TestClient
@@ -23,20 +26,26 @@ from qframe import Outgoing, QFrame, Topic
 from qframe.clock import SYSTEM_CLOCK, VirtualClock
 from qframe.shares import Share
 from qframe.telemetry.meters import Meters
-from qframe.web.gateway import Gateway, asking, connections, deliveries, making
+from qframe.web.gateway import Gateway, asking, connections, deliveries, forwarding, making
 from qframe.web.gateway import gateway as module
+from qframe.web.gateway.asking import ASKING, Asking
 from qframe.web.gateway.callers import Callers, TooMuch, new_token
 from qframe.web.gateway.connections import Connections
-from qframe.web.gateway.deliveries import Client
+from qframe.web.gateway.deliveries import Client, Settle, SettleOutcome, SettleReply
 from qframe.web.gateway.forwarding import Forwarder
 from qframe.web.gateway.gateway import GatewayFull
+from qframe.web.gateway.receipts import Receipts
 from qframe.web.gateway.routes import GatewayRoutes
 from qframe.web.gateway.serving import TimedConnection, bound_socket
 from qframe.web.gateway.sqs import SqsFront
 from qframe.web.gateway.turns import FairThreads, Turns
+from qframe.web.gateway.wire import SettledOut
 
 pytestmark = pytest.mark.gate
 
+ROOT = Path(__file__).parents[3]
+PAGE = ROOT / "docs" / "contributors" / "gateway.md"
+ROW = re.compile(r"\(../../(tests/\S+\.py)\) `(test_\w+)` \|$", re.MULTILINE)
 P = ParamSpec("P")
 ORDERED = Topic("events", kind="ordered", slots=2)
 GROUPS = "/v1/topics/events/groups"
@@ -468,6 +477,53 @@ async def test_a_caller_with_large_messages_open_gets_no_more_and_the_next_one_d
         assert await there.ask("greedy", pull, {"max": 1, "wait": "20s"}) == 200
 
 
+class OtherGateway(BaseHTTPRequestHandler):
+    """A gateway that has settled what it was asked to."""
+
+    def do_POST(self) -> None:
+        self.rfile.read(int(self.headers["content-length"]))
+        self.send_response(200)
+        self.end_headers()
+        replies = [SettleReply("receipt", SettleOutcome.SETTLED)]
+        self.wfile.write(msgspec.json.encode(SettledOut(replies)))
+
+    def log_message(self, *_: Any) -> None:
+        pass
+
+
+@in_loop
+async def test_settlements_for_a_gateway_that_hangs_leave_threads_to_the_next(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(forwarding, "TIMEOUT_S", 1000)
+    forwarder = forwarding.Forwarder(Receipts(secret="s" * 20))
+
+    async def settle(client: Client, address: str) -> SettleOutcome:
+        asking = Asking(Share(1), Share(1), Turns())
+        asking.client = client
+        ASKING.set(asking)  # of this task
+        receipt = Receipts(address, "s" * 20).new()
+        results = [SettleReply(receipt, SettleOutcome.ELSEWHERE, address)]
+        await forwarder.settle("events", "group", [Settle(receipt)], results, "")
+        return results[0].outcome
+
+    with (
+        socket.create_server(("127.0.0.1", 0), backlog=64) as hanging,
+        HTTPServer(("127.0.0.1", 0), OtherGateway) as other,
+    ):
+        threading.Thread(target=other.serve_forever, daemon=True).start()
+        hangs, replies = hanging.getsockname()[1], other.server_port
+        greedy = Client()
+        many = [
+            asyncio.create_task(settle(greedy, f"http://127.0.0.1:{hangs}")) for _ in range(16)
+        ]  # fmt: skip
+        await asyncio.sleep(0)
+        assert await settle(Client(), f"http://127.0.0.1:{replies}") is SettleOutcome.SETTLED
+        assert not any(task.done() for task in many)
+        other.shutdown()
+    await asyncio.gather(*many)  # the connections are reset
+
+
 # Connections.
 
 
@@ -528,6 +584,11 @@ def test_a_connection_in_use_is_not_closed_for_another_one() -> None:
     shared.remove(b)  # it was dropped
     shared.add(d, "one")
     assert told == ["b dropped", "d refused"]
+
+
+@pytest.mark.parametrize(("path", "test"), ROW.findall(PAGE.read_text(encoding="utf-8")))
+def test_each_row_of_the_page_on_bounds_has_the_test_that_it_names(path: str, test: str) -> None:
+    assert f"def {test}(" in (ROOT / path).read_text(encoding="utf-8")
 
 
 # What else a caller could do to others.
