@@ -38,6 +38,13 @@ BOUNDS: Final[list[Mutant]] = [
         _BOUNDS_TEST,
     ),
     Mutant(
+        "requests that are refused wait for no turn",
+        "web/gateway/asking.py",
+        "await self._turns.wait(client)  # also",
+        "pass  # also",
+        _BOUNDS_TEST,
+    ),
+    Mutant(
         "a request that has ended keeps its place",
         "web/gateway/asking.py",
         "            self._requests.give_back(self.client)\n",

@@ -44,17 +44,17 @@ class Asking:
         self._size = 0
 
     async def begin(self, client: Client) -> None:
-        """Takes a place, as its client is known now, and waits for its turn.
+        """Waits for its turn, as its client is known now, and takes a place.
 
         Raises:
             TooMuch: if the client has its share of them.
         """
         self.client = client
+        await self._turns.wait(client)  # also to be refused, which takes the loop a while too
         if not self._requests.take(client):
             why = f"this caller has {self._requests.held(client)} requests under way here"
             raise TooMuch(f"{why}, its share; ask when some have their replies", _AGAIN_S)
         self._is_begun = True
-        await self._turns.wait(client)
 
     def hold(self, size: int) -> None:
         """Says how many bytes it has now.

@@ -385,6 +385,26 @@ async def test_requests_of_one_caller_begin_one_after_the_other_so_that_the_next
 
 
 @in_loop
+async def test_requests_beyond_a_share_are_refused_by_turns_so_that_the_next_is_not_last() -> None:
+    requests, turns, greedy = Share(8), Turns(), Client()
+    for _ in range(4):
+        requests.take(greedy)
+    ended: list[Client] = []
+
+    async def begin(client: Client) -> None:
+        try:
+            await Asking(requests, Share(1), turns).begin(client)
+        finally:
+            ended.append(client)
+
+    many = [asyncio.create_task(begin(greedy)) for _ in range(50)]
+    await asyncio.create_task(begin(Client()))
+    assert ended.count(greedy) <= 2
+    refused = await asyncio.gather(*many, return_exceptions=True)
+    assert all(isinstance(each, TooMuch) for each in refused)
+
+
+@in_loop
 async def test_pulls_that_wait_are_served_by_turns_of_their_callers(events_app: QFrame) -> None:
     greedy, following = Client(), Client()
     async with Gateway(events_app) as gateway:
