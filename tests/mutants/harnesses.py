@@ -64,13 +64,6 @@ HARNESSES: Final[list[Mutant]] = [
         UNIT + "test_equal_bodies.py",
     ),
     Mutant(
-        "an outbox's row has another subject than the same body published at once",
-        "outbox/entries.py",
-        "body if is_raw(headers) else msgspec.Raw(body), body)",
-        "body, body)",
-        UNIT + "test_equal_bodies.py",
-    ),
-    Mutant(
         "a publish whose retry was refused does not say why",
         "producing/entry_sender.py",
         "[entry.id for entry in entries], error) from error",
