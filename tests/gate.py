@@ -51,7 +51,7 @@ PARTS: Final = {
     "sqs": ("sqs",),
     "stores": ("/conformance/", "/interleaving/", "/stores/", "store_", "/servers/"),
     "timers": ("timer",),
-    "workers": ("/workers/", "/chaos/", "stacks", "versions", "threads"),
+    "workers": ("/workers/", "/chaos/", "stacks", "versions", "threads", "newer_records"),
 }  # fmt: skip
 """What `make test-all ARGS="gateway sqs"` can name: words in the paths of a part's files."""
 

@@ -78,7 +78,6 @@ print("done")
 def test_an_outbox_keeps_no_connection_of_djangos_own_pool(
     request: pytest.FixtureRequest, tmp_path: Path
 ) -> None:
-    pytest.importorskip("psycopg_pool")
     (tmp_path / "pooled.py").write_text(POOLED)
     variables = {
         **environment(tmp_path, database_url(request, "postgres", tmp_path)),
