@@ -33,7 +33,7 @@ ROW = "key string, body string"
         ("stream", ROW, {"slots": "8"}, "declared with slots=4"),
         ("stream", ROW, {"topic": "new", "kind": "stream", "slots": "7"}, "slots 7"),
         ("stream", ROW, {"slots": "many"}, "option slots 'many'"),
-        ("stream", ROW, {"topik": "orders"}, "option 'topik': .* use topic"),
+        ("stream", ROW, {"topik": "orders"}, "option 'topik': .* did you mean 'topic'"),
         ("stream", ROW, {"group": "g"}, "option 'group'"),
         ("stream", ROW, {"jobId": "no spaces"}, "option jobId 'no spaces'"),
         ("stream", ROW, {"jobId": "j" * 65}, "option jobId"),
@@ -132,7 +132,9 @@ def test_a_row_that_has_none_of_its_columns_of_ids_is_refused() -> None:
 def test_the_user_of_spark_reads_what_is_wrong(spark: SparkSession, redis_space: Space) -> None:
     topic = redis_space.topic()
     df = spark.range(10).coalesce(1).selectExpr("if(id = 7, 'not JSON', '1') as body")
-    with pytest.raises(PySparkException, match=r"option 'topik': there is no such .* use topic"):
+    with pytest.raises(
+        PySparkException, match=r"'topik': there is no .* did you mean 'topic'"
+    ):
         redis_space.write(df, topic, topik="orders")
     with pytest.raises(PySparkException, match="column body 'not JSON': it is not JSON"):
         redis_space.write(df, topic)

@@ -127,7 +127,7 @@ def test_a_server_of_another_sort_is_refused(program: Program) -> None:
         (["publish", "t", "1", "--file", "a.jsonl"], "the file holds the messages"),
         (["publish", "t", "1", "--delay", "5s", "--at", "1"], "it has --delay and --at; give one"),
         (["publish", "t", "1", "--within", "5s", "--at", "1"], "it has --at and --within"),
-        (["explain", "m", "--offset", "3"], "beside --offset it has no use for ID"),
+        (["explain", "t", "m", "--offset", "3"], "beside --offset it has no use for ID"),
         (["schedules", "preview"], "it needs a schedule or a timing; give NAME or --when"),
         (["schedules", "preview", "d", "--when", "@daily"], "it has NAME and --when"),
         (["schedules", "preview", "d", "--tz", "UTC"], "beside a NAME it has no use for --tz"),
