@@ -132,9 +132,7 @@ def test_a_row_that_has_none_of_its_columns_of_ids_is_refused() -> None:
 def test_the_user_of_spark_reads_what_is_wrong(spark: SparkSession, redis_space: Space) -> None:
     topic = redis_space.topic()
     df = spark.range(10).coalesce(1).selectExpr("if(id = 7, 'not JSON', '1') as body")
-    with pytest.raises(
-        PySparkException, match=r"'topik': there is no .* did you mean 'topic'"
-    ):
+    with pytest.raises(PySparkException, match=r"'topik': there is no .* did you mean 'topic'"):
         redis_space.write(df, topic, topik="orders")
     with pytest.raises(PySparkException, match="column body 'not JSON': it is not JSON"):
         redis_space.write(df, topic)
