@@ -71,7 +71,9 @@ def _columns(items: Sequence[Any]) -> tuple[Sequence[Any], list[Any] | None] | N
     """Bodies, and keys where all have one; None where one is not plain, or some have keys."""
     kinds = set(map(type, items))
     if kinds != {Outgoing}:
-        if any(issubclass(kind, Outgoing) for kind in kinds) or is_envelope(items[0]):
+        if any(issubclass(kind, Outgoing) for kind in kinds):
+            return None
+        if any(issubclass(kind, dict) for kind in kinds) and any(map(is_envelope, items)):
             return None
         return items, None
     for item in items:

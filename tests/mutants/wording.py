@@ -62,8 +62,8 @@ WORDING: Final = [
     Mutant(
         "a message with its options, written as a dict, is published as a body",
         "producing/bulk.py",
-        " or is_envelope(items[0]):\n",
-        ":\n",
+        " and any(map(is_envelope, items)):\n",
+        " and is_envelope(items[0]):\n",
         "tests/integration/publishing/test_bad_input.py -k reads_like",
     ),
     Mutant(

@@ -158,6 +158,8 @@ def test_a_dict_that_reads_like_a_message_with_options_is_refused_and_both_ways_
     for items in ([item] * count_of, (each for each in [item] * count_of)):
         with pytest.raises(BadBody, match=r"Outgoing\(\*\*item\) .* or Outgoing\(item\)"):
             app.publish_many("stream", items)
+    with pytest.raises(BadBody, match=r"Outgoing\(\*\*item\)"):
+        app.publish_many("stream", [{"body": 1}, *[5] * count_of, item])
     assert count(app) == 0
     app.publish_many("stream", [Outgoing(**item)] * count_of)
     app.publish_many("stream", [Outgoing(item)] * count_of)

@@ -40,4 +40,4 @@ class Remembered(Generic[Key, Value]):
         self._values[key] = value
         if len(keys) > self._most:
             oldest, _ = keys.popitem(last=False)
-            del self._values[oldest]
+            self._values.pop(oldest, None)
