@@ -10,7 +10,7 @@ import msgspec
 from qframe.errors import StoreDamaged
 from qframe.options.report import report_of
 from qframe.roster import Roster
-from qframe.stores.base import Controls
+from qframe.stores.controls import Controls
 from qframe.stores.types import WorkerReport
 from qframe.topic import Topic
 

@@ -9,7 +9,8 @@ import msgspec
 
 from qframe.errors import StoreDamaged
 from qframe.options.tuning import Tuning, tuning_of
-from qframe.stores.base import Controls, Groups, Inspecting
+from qframe.stores.base import Groups, Inspecting
+from qframe.stores.controls import Controls
 from qframe.stores.records import Stats
 from qframe.stores.types import TopicList
 from qframe.topic import Kind, Topic

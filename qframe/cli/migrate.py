@@ -39,14 +39,14 @@ def migrate(
     from qframe.stores.sql import migrate as tables
 
     database = Database(url)
-    known = len(tables.MIGRATIONS)
+    known = tables.KNOWN
     try:
         found = tables.version_of(database)
         if sql:
             for statement in tables.sql(database, found) if found < known else []:
                 say(f"{statement};")
         elif check and found != known:
-            raise SchemaMismatch(database.shown, found, known)
+            raise SchemaMismatch(database.shown, found, known, tables.FIRST)
         else:
             for line in [] if check else tables.migrate(database):
                 say(line)

@@ -13,7 +13,7 @@ from sqlalchemy.schema import CreateIndex
 from qframe.doctor.findings import Finding
 from qframe.drivers.sql import Database, Statement, Transaction
 from qframe.stores.sql import schema
-from qframe.stores.sql.migrate import MIGRATIONS, version_of
+from qframe.stores.sql.migrate import KNOWN, version_of
 
 LITTLE_SPACE: Final = 256 * 2**20
 NO_SPACE: Final = 2**16  # a commit takes several pages of 4 KiB
@@ -71,7 +71,7 @@ def _rows(transaction: Transaction, query: str) -> Sequence[tuple[Any, ...]]:
 
 def migrations(database: Database) -> Finding | None:
     """The tables have the version of this code."""
-    found, known = version_of(database), len(MIGRATIONS)
+    found, known = version_of(database), KNOWN
     if found == known:
         return None
     older = found < known

@@ -6,8 +6,8 @@ Every operation takes and returns batches and names the slots that it touches; w
 slot is one atomic step, what it does to several need not be. Times are the store's: `delay_ms` is
 counted from the store's clock, `at_ms` compared with it. An operation whose reply was lost can be
 repeated: publishing is idempotent by id, settling by receipt, pulling by position and receipt.
-`base` and `acts` have the operations, role by role; `types` their requests and results; `records`
-where messages stand, for people.
+`base` and `acts` have the operations, role by role, `documents` and `bucket` those two of them;
+`types` their requests and results; `records` where messages stand, for people.
 
 The life of a message, for one group:
 
@@ -106,24 +106,11 @@ that same pull.
 epoch than the slot's own changes nothing. Any epoch may be given to `take`, and it is refused if
 it is smaller than the slot's. Under `NO_EPOCH`, which is nobody's, nothing can be settled.
 
-**Rosters.** For each topic and group the store can keep who takes part, each *member* under a lease
-on the store's clock, and which slots are whose. A roster only says who is to own what; what fences
-is the epoch in the slot itself (`take`). Each operation on it is one atomic step, and each that
-changes it drops first those members whose lease has passed, with what they owned.
-
-    absent ──heartbeat──► member ──claim──► member and owner ──release_slots──► member
-       ▲                    │ heartbeat: the lease begins anew      │
-       └──── leave, or the lease has passed: with all that it owns ─┘
-
-A member that `retire` has marked is to own nothing: the others count on its slots, and each is
-theirs as soon as it has released that one. The mark goes with its lease.
-
-A roster's *version* is its name, not a count: 0 while nobody has ever attended, else drawn at
-random by whoever changed it (`fresh_version`). So equal versions mean equal members and owners,
-also when a server comes back with an older state, or a group was dropped and has subscribed again:
-what is done then is called otherwise than what was done before, whereas a count would come to the
-number that was seen already. Which of two versions is the later one cannot be told. A renewed lease
-is no change.
+**Documents.** What is no message and lies off the hot path is a document of a group: a small text
+by name, that is written by comparing versions (`documents`). What stands on documents is written
+once for all stores: `rosters` (who takes part, each *member* under a lease on the store's clock,
+and which slots are whose) and `controls` (what is tuned of a group, and what its workers report). A
+roster only says who is to own what; what fences is the epoch in the slot itself (`take`).
 
 **Growth.** The slots of a topic are doubled while it is used, one after the other in the order of
 their numbers: slot `s` is copied into two new ones, by one more bit of the hash, and then these
@@ -142,9 +129,6 @@ write is refused, and begins again as well. `grow` refuses where the closing is 
 `splitting` compares what it has read before that with what is there after it. Messages of a log are
 numbered anew in each of the two, all others keep their numbers. Each has all marks, since a mark
 does not tell of whom.
-
-**Tunings.** For each group the store keeps what was set for it by name while its workers run, texts
-that mean something to the worker and nothing to the store. They go with the group.
 
 **Buckets.** For each group the store can keep a bucket of tokens, full when it is first drawn from.
 It fills by `rate` tokens every `per_ms` up to `burst`, on the store's clock, and all workers of the

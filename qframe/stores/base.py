@@ -10,7 +10,6 @@ from typing import Protocol
 
 from qframe.message import Delivery
 from qframe.outcomes import Outcome, Settled
-from qframe.roster import Roster
 from qframe.stores.acts import (
     Copying,
     DeadLetters,
@@ -20,6 +19,7 @@ from qframe.stores.acts import (
     Unblocking,
 )
 from qframe.stores.bell import Bell
+from qframe.stores.controls import Controls
 from qframe.stores.records import (
     Found,
     HistoryEntry,
@@ -28,9 +28,9 @@ from qframe.stores.records import (
     Sought,
     Stats,
 )
+from qframe.stores.rosters import Rosters
 from qframe.stores.types import (
     Capabilities,
-    DrawResult,
     Entry,
     LeaseRef,
     PullRequest,
@@ -40,7 +40,6 @@ from qframe.stores.types import (
     RevokeResult,
     Settlement,
     TopicList,
-    WorkerReport,
 )
 from qframe.topic import Topic
 
@@ -221,74 +220,6 @@ class SubscribingStore(Topics, Groups, Protocol):
     """The roles of a store that declare topics and subscribe groups."""
 
 
-class Rosters(Protocol):
-    """Which workers take part, and which slots are whose, by leases on the store's clock.
-
-    All but `roster` begin by dropping the members whose lease has passed, with what they owned.
-    All are idempotent, so that one whose reply was lost can be repeated.
-    """
-
-    def heartbeat(self, topic: Topic, group: str, member: str, lease_ms: int) -> int:
-        """Makes a member's lease end `lease_ms` from now; returns the roster's version.
-
-        One that is not there joins; so does one whose lease has passed, and owns nothing.
-        """
-
-    def roster(self, topic: Topic, group: str, seen: int | None = None) -> Roster | None:
-        """Only looks; None if the version is still `seen` and no lease has passed since.
-
-        Members whose lease has passed, and what they owned, are left out of the answer. It has no
-        version then: they may be there again, if the store's clock goes back.
-        """
-
-    def claim(self, topic: Topic, group: str, member: str, epochs: Mapping[int, str]) -> list[int]:
-        """Makes free slots the member's, each under the epoch given for it.
-
-        Returns those that are its own now under that epoch. A slot that another living member owns
-        is refused, one that the member owns under another epoch too, and everything is if the
-        member is not there or its lease has passed.
-        """
-
-    def release_slots(self, topic: Topic, group: str, member: str, slots: Sequence[int]) -> None:
-        """Frees those of the slots that are the member's."""
-
-    def retire(self, topic: Topic, group: str, member: str) -> None:
-        """Marks a member, if it is there, as one that is to own nothing; what it owns it keeps."""
-
-    def leave(self, topic: Topic, group: str, member: str) -> None:
-        """Takes a member out with all that it owns, whoever asks for it."""
-
-
-class Controls(Protocol):
-    """Settings of a group that may change while its workers run, and what the workers share."""
-
-    def tune(self, topic: Topic, group: str, values: Mapping[str, str | None]) -> None:
-        """Sets values by name, in one step; None takes one back. The others stay."""
-
-    def tunings(self, asked: Sequence[tuple[Topic, str]]) -> list[dict[str, str] | None]:
-        """The settings of each group, in one round trip (on a cluster one to each node).
-
-        It is empty also for a group that there is not; None where it cannot be known now.
-        """
-
-    def draw(
-        self, topic: Topic, group: str, tokens: int, *, rate: int, per_ms: int, burst: int
-    ) -> DrawResult:
-        """Draws up to so many tokens from the group's bucket, as many as there are.
-
-        `tokens`, `rate` and `burst` are 1 to 1,000,000, `per_ms` is 1 to 366 days.
-        """
-
-    def report(self, topic: Topic, group: str, worker: str, text: str) -> None:
-        """Keeps what a worker says of its consumer, in place of what it said before.
-
-        Reports older than a day are removed.
-        """
-
-    def reports(self, topic: Topic, group: str) -> list[WorkerReport]:
-        """The last report of each worker, by worker."""
-
-
 class Inspecting(Protocol):
     """Looking, and changing nothing."""
 
@@ -303,9 +234,6 @@ class Inspecting(Protocol):
         self, topic: Topic, group: str, *, states: Sequence[str], limit: int = 20
     ) -> list[Record]:
         """Messages that stand in one of these states, slot by slot, next ones first."""
-
-    def explain(self, topic: Topic, message_id: str) -> list[Record]:
-        """Where a message stands now: a record for each place; empty if it is in none."""
 
     def verify(self, topic: Topic) -> list[str]:
         """Audits counts and structure; returns what is wrong, in sentences, or nothing.
@@ -354,7 +282,8 @@ class Searching(Protocol):
 
         The page has those of them that are sought; all where nothing is said of that. Dead letters
         of an id or a key are looked up, and not counted.
-        A message that moves meanwhile may be passed over or seen twice.
+        A message that goes on meanwhile is seen once at least, since its next place is looked at
+        later; one that goes back, such as a dead letter that is retried, may be passed over.
 
         Raises:
             BadOption: if `place` is not that of a page of this topic.
@@ -374,8 +303,8 @@ class Logs(Protocol):
 
 
 class Store(
-    Topics, Publishing, Pulling, Settling, Groups, Rosters, Controls, StoredTimers, Unblocking,
-    DeadLetters, Repairing, Copying, Growing, Inspecting, Searching, Logs, Protocol,
+    Topics, Publishing, Pulling, Settling, Groups, StoredTimers, Unblocking, DeadLetters,
+    Repairing, Copying, Growing, Inspecting, Searching, Logs, Rosters, Controls, Protocol,
 ):  # fmt: skip
     """All of them, in one place."""
 
@@ -385,12 +314,6 @@ class Store(
 
     def bell(self, topics: Sequence[Topic]) -> Bell:
         """A bell that rings when one of these topics may have something new."""
-
-    def roster_bell(self, topic: Topic, group: str) -> Bell | None:
-        """A bell that rings when the roster may have changed, but for a lease that passes.
-
-        None where the store cannot tell; who wants to know then looks now and then.
-        """
 
     def reconnect(self) -> None:
         """Lets go of connections that may be broken; they are made anew when they are needed."""

@@ -1,12 +1,25 @@
-"""The arithmetic of a bucket of tokens; `stores/redis/scripts/draw.lua` does the same."""
+"""Buckets of tokens, and their arithmetic; `stores/redis/scripts/draw.lua` does the same."""
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from qframe.stores.types import DrawResult
+from qframe.topic import Topic
 
 PARTS = 1_000_000
+
+
+class Buckets(Protocol):
+    """A bucket of tokens for each group, from which all its workers draw."""
+
+    def draw(
+        self, topic: Topic, group: str, tokens: int, *, rate: int, per_ms: int, burst: int
+    ) -> DrawResult:
+        """Draws up to so many tokens from the group's bucket, as many as there are.
+
+        `tokens`, `rate` and `burst` are 1 to 1,000,000, `per_ms` is 1 to 366 days.
+        """
 
 
 class Bucket(NamedTuple):

@@ -36,6 +36,8 @@ from qframe.errors import BadInput, BadOption, NotSupported, StoreUnavailable
 from qframe.redaction import shown_url
 from qframe.stores.base import Store
 from qframe.stores.bell import Bell
+from qframe.stores.controls import tunings_in
+from qframe.stores.documents import Document, Place
 from qframe.stores.store_mark import drawn_at_ms, drawn_mark, mark_of, mark_topic
 from qframe.stores.types import Capabilities, LiesHere, TopicList
 from qframe.topic import Kind, Topic
@@ -207,21 +209,26 @@ class StorePair:
 
     # What concerns several topics, or none.
 
-    def tunings(self, asked: Sequence[tuple[Topic, str]]) -> list[dict[str, str] | None]:
-        """The settings of each group; None for those whose store is away, if the other replies."""
-        found: dict[int, dict[str, str] | None] = {}
+    def read_documents(self, places: Sequence[Place]) -> list[Document | None]:
+        """Each document; None for those whose store is away, if the other replies."""
+        found: dict[int, Document | None] = {}
         away: list[StoreUnavailable] = []
-        for part, numbers in self._shares(topic for topic, _ in asked).items():
+        for part, numbers in self._shares(place.topic for place in places).items():
             store = self._timers if part else self.main
+            replies: Sequence[Document | None]
             try:
-                replies = store.tunings([asked[number] for number in numbers])
+                replies = store.read_documents([places[number] for number in numbers])
             except StoreUnavailable as error:
                 away.append(error)
                 replies = [None] * len(numbers)
             found.update(zip(numbers, replies, strict=True))
         if away and not any(each is not None for each in found.values()):
             raise away[0]
-        return [found[number] for number in range(len(asked))]
+        return [found[number] for number in range(len(places))]
+
+    def tunings(self, asked: Sequence[tuple[Topic, str]]) -> list[dict[str, str] | None]:
+        """The settings of each group; None for those whose store is away, if the other replies."""
+        return tunings_in(self, asked)
 
     def bell(self, topics: Sequence[Topic]) -> Bell:
         """A bell that rings when one of these topics, all of one store, may have something new.

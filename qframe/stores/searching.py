@@ -15,6 +15,9 @@ from qframe.topic import Topic
 
 _SHARED: Final = {True: ("held",), False: ("later", "line")}
 _OF_GROUPS: Final = ("behind", "dead", "heads")
+_ORDER: Final = ("later", "held", "line", "behind", "heads", "dead")
+"""The parts of a slot in the order in which messages go through them: so one that goes on while a
+scan is under way is met once at least."""
 _ALONE: Final = {"dead": "dead", "held": "held", "settled": "line"}
 """The only part that has messages of a state, of the states for which there is one."""
 
@@ -83,7 +86,11 @@ def sections_of(topic: Topic, groups: Sequence[str], sought: Sought | None = Non
 
 def _ordered(sections: Sequence[Section], first: int | None) -> list[Section]:
     """Sections by slot, but those of one slot in front."""
-    return sorted(sections, key=lambda section: (section.slot != first, section))
+    return sorted(sections, key=lambda section: _rank(section, first))
+
+
+def _rank(section: Section, first: int | None) -> tuple[bool, int, int, str]:
+    return section.slot != first, section.slot, _ORDER.index(section.part), section.group
 
 
 def scanned(
@@ -110,7 +117,7 @@ def scanned(
     if place is not None:
         first, at, after = _read_place(place)
     for section in _ordered(sections, first):
-        if (section.slot != first, section) < (at.slot != first, at):
+        if _rank(section, first) < _rank(at, first):
             continue
         behind: str | None = after if section == at else ""
         while behind is not None:

@@ -23,6 +23,7 @@ from publish_order import Place, Places, PublishOrder
 from stepping import Pair
 from timer_acts import cancel, edit
 from topic_kinds import of_kind
+from whereabouts import whereabouts
 
 from qframe.clock import VirtualClock
 from qframe.codec import batch_mark, subject_of
@@ -503,7 +504,7 @@ class Machine(lives.Machine):
         self.both(lambda store: store.offsets_at(self.topic, self.clock.now_ms() - 100))
         if self.ids:
             chosen = self.ids[-number % len(self.ids)]
-            self.both(lambda store: by_place(store.explain(self.topic, chosen)))
+            self.both(lambda store: by_place(whereabouts(store, self.topic, chosen)))
 
     def _records(self, group: str) -> None:
         for state in ("doing", "todo", "waiting", "held", "dead"):

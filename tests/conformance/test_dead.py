@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from bench import SETTLED, Bench, body_of
+from whereabouts import whereabouts
 
 from qframe.admin.admin import Admin
 from qframe.stores.records import ChosenDead
@@ -155,7 +156,7 @@ def test_a_retried_dead_letter_is_the_message_it_was_and_forgets_its_error(
     bench.kill(topic, *bench.got(topic), error="no", traceback="line 1")
     bench.advance(10)
     assert bench.store.retry_dead(topic, "g") == 1
-    [record] = bench.store.explain(topic, "m-1")
+    [record] = whereabouts(bench.store, topic, "m-1")
     assert (record.state, record.attempts, record.error) == ("todo", 0, None)
     [one] = bench.got(topic)
     assert (one.id, one.key, one.headers, one.body) == ("m-1", "k", {"h": "x"}, b'{"n":1}')

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from bench import Bench, body_of
+from whereabouts import whereabouts
 
 from qframe.stores.records import Stats
 
@@ -57,13 +58,13 @@ def test_peek_and_explain_show_a_message_in_every_state(bench: Bench, kind: str)
     for state in ("doing", "dead", "todo", "waiting"):
         [record] = bench.store.peek(topic, "g", states=[state])
         assert (record.id, record.state) == (state, state)
-        [found] = bench.store.explain(topic, state)
+        [found] = whereabouts(bench.store, topic, state)
         assert (found.id, found.state) == (state, state)
     assert len(bench.store.peek(topic, "g", states=["doing", "todo", "dead"], limit=2)) == 2
     bench.ack(topic, first)
-    settled = [record.state for record in bench.store.explain(topic, "doing")]
+    settled = [record.state for record in whereabouts(bench.store, topic, "doing")]
     assert settled == (["settled"] if kind == "stream" else [])
-    assert bench.store.explain(topic, "nobody") == []
+    assert whereabouts(bench.store, topic, "nobody") == []
 
 
 def test_what_stands_behind_a_head_counts_with_it(bench: Bench) -> None:
@@ -73,7 +74,7 @@ def test_what_stands_behind_a_head_counts_with_it(bench: Bench) -> None:
     assert bench.total(topic).todo == 5
     first, *_ = bench.got(topic, limit=2)
     assert (bench.total(topic).doing, bench.total(topic).todo) == (2, 3)
-    states = {number: bench.store.explain(topic, f"m{number}")[0].state for number in range(5)}
+    states = {number: whereabouts(bench.store, topic, f"m{number}")[0].state for number in range(5)}
     assert states == {0: "doing", 1: "doing", 2: "todo", 3: "todo", 4: "todo"}
     bench.retry(topic, first, delay_ms=100)
     assert (bench.total(topic).waiting, bench.total(topic).retrying) == (5, 1)
@@ -102,7 +103,7 @@ def test_looking_changes_nothing(bench: Bench, kind: str) -> None:
     before = store.stats(topic)
     for _ in range(2):
         store.peek(topic, "g", states=["todo", "doing", "waiting", "dead", "held"])
-        store.explain(topic, "a")
+        whereabouts(store, topic, "a")
         store.dead(topic, "g")
         store.verify(topic)
         assert store.stats(topic) == before
@@ -174,7 +175,7 @@ def test_a_next_round_is_todo_while_the_head_is_in_doing(bench: Bench, kind: str
     bench.publish(topic, 2, "k", id="two", delay_ms=100)
     total = bench.total(topic)
     assert (total.published, total.doing, total.todo, total.waiting) == (2, 1, 1, 0)
-    assert [bench.store.explain(topic, name)[0].state for name in ("one", "two")] == [
+    assert [whereabouts(bench.store, topic, name)[0].state for name in ("one", "two")] == [
         "doing", "todo",
     ]  # fmt: skip
 
@@ -247,15 +248,15 @@ def test_a_message_that_waits_for_a_retry_tells_its_error_and_traceback(
     bench.publish(topic, 1, "k", id="m-1")
     trace = "Traceback:\n  shop.py, line 3\nKeyError: 'ä'"
     bench.retry(topic, *bench.got(topic), error="KeyError: 'ä'", traceback=trace, delay_ms=50)
-    [waiting] = bench.store.explain(topic, "m-1")
+    [waiting] = whereabouts(bench.store, topic, "m-1")
     assert (waiting.state, waiting.error, waiting.traceback) == ("waiting", "KeyError: 'ä'", trace)
     bench.advance(50)
     bench.got(topic, lease_ms=50, max_attempts=2)
-    [running] = bench.store.explain(topic, "m-1")
+    [running] = whereabouts(bench.store, topic, "m-1")
     assert (running.state, running.error, running.traceback) == ("doing", "KeyError: 'ä'", trace)
     bench.advance(50)
     assert bench.pull(topic, max_attempts=2).dead == 1
-    [dead] = bench.store.explain(topic, "m-1")
+    [dead] = whereabouts(bench.store, topic, "m-1")
     assert (dead.state, dead.error, dead.traceback) == ("dead", "KeyError: 'ä'", trace)
 
 
@@ -266,24 +267,24 @@ def test_a_message_is_explained_for_each_group(bench: Bench, kind: str) -> None:
     bench.publish(topic, 1, "k", id="m-1")
     bench.got(topic, "b")
     bench.kill(topic, *bench.got(topic, "c"), group="c", error="no")
-    found = {one.group: one.state for one in bench.store.explain(topic, "m-1")}
+    found = {one.group: one.state for one in whereabouts(bench.store, topic, "m-1")}
     assert found == {"a": "todo", "b": "doing", "c": "dead"}
-    assert len(bench.store.explain(topic, "m-1")) == 3
+    assert len(whereabouts(bench.store, topic, "m-1")) == 3
 
 
 def test_what_no_group_has_seen_is_explained_without_one(bench: Bench) -> None:
     stream = bench.topic("stream", "g")
     bench.publish(stream, 1, id="later", delay_ms=100)
-    [record] = bench.store.explain(stream, "later")
+    [record] = whereabouts(bench.store, stream, "later")
     assert (record.group, record.state, record.seq) == (None, "waiting", None)
     assert record.due_ms == bench.store.now_ms() + 100
     empty = bench.topic("stream")
     bench.publish(empty, 1, id="early")
-    [record] = bench.store.explain(empty, "early")
+    [record] = whereabouts(bench.store, empty, "early")
     assert (record.group, record.state, record.seq) == (None, "todo", 0)
     queue = bench.topic("delay")
     bench.publish(queue, 1, "k", id="kept")
-    [record] = bench.store.explain(queue, "kept")
+    [record] = whereabouts(bench.store, queue, "kept")
     assert (record.group, record.state) == (None, "todo")
 
 

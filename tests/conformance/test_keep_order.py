@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from bench import SETTLED, STALE, Bench, body_of
+from whereabouts import whereabouts
 
 from qframe.message import Delivery
 from qframe.stores.types import PullRequest, PullResult
@@ -359,7 +360,7 @@ def test_what_stands_behind_is_seen(bench: Bench) -> None:
     assert [(one.seq, one.subject, one.attempts, one.error) for one in records] == [
         (0, "a", 1, "no"), (1, "a", 0, None),
     ]  # fmt: skip
-    [behind] = bench.store.explain(topic, got[1].id)
+    [behind] = whereabouts(bench.store, topic, got[1].id)
     assert (behind.state, behind.subject, behind.seq, behind.group) == ("waiting", "a", 1, "g")
     page = bench.store.scan(topic)
     assert sorted((one.seq, one.state) for one in page.records) == [

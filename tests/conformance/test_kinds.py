@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from bench import SETTLED, STALE, Bench, body_of
 from timer_acts import cancel, edit
+from whereabouts import whereabouts
 
 from qframe.stores.types import PullRequest
 from qframe.topic import Topic
@@ -259,7 +260,7 @@ def test_what_replaces_or_merges_keeps_the_seq_and_is_otherwise_the_new_message(
     assert (one.id, one.key, one.headers, body_of(one)) == ("new", "k", {"h": "new"}, "new")
     assert (one.seq, one.published_at_ms) == (first.seq, bench.store.now_ms())
     assert (one.attempt, one.lost) == (1, 0)
-    assert bench.store.explain(topic, "old") == []
+    assert whereabouts(bench.store, topic, "old") == []
 
 
 @pytest.mark.parametrize(("kind", "order"), [("priority", ["a2", "b"]), ("delay", ["b", "a2"])])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from bench import Bench, body_of
+from whereabouts import whereabouts
 
 from qframe.codec import batch_mark
 from qframe.message import Delivery
@@ -56,7 +57,7 @@ def test_what_is_read_is_told_whole(bench: Bench) -> None:
     one = bench.store.read_log(topic, 0, 5, 1)[0]
     assert (one.id, one.key, one.headers) == (f"{0:020d}-5", "k5", {"n": "5"})
     assert (one.slot, one.seq, one.receipt, one.subject) == (0, 5, "", None)
-    [delivered] = [each for each in bench.store.explain(topic, one.id) if each.seq == 5]
+    [delivered] = [each for each in whereabouts(bench.store, topic, one.id) if each.seq == 5]
     assert one.published_at_ms == delivered.published_at_ms
 
 

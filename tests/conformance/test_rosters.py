@@ -11,6 +11,7 @@ from rosters import LEASE_MS, NEW, OLD, STEPS, claim, names, owned, roster, star
 
 from qframe.errors import UnknownGroup, UnknownTopic
 from qframe.roster import NO_VERSION, Member, Owner, Roster
+from qframe.stores.documents import Space
 from qframe.topic import Topic
 
 pytestmark = pytest.mark.promise(4)
@@ -296,3 +297,63 @@ def test_fifty_members_share_a_thousand_slots(bench: Bench) -> None:
     assert claim(bench, topic, "last", *slots) == slots
     bench.store.leave(topic, "g", "last")
     assert owned(bench, topic) == {}
+
+
+def test_a_heartbeat_whose_lease_passes_on_its_way_owns_nothing_once_it_is_answered(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topic = start(bench, "a", "b")
+    claim(bench, topic, "a", 0, 1)
+    claim(bench, topic, "b", 2)
+    bench.advance(LEASE_MS - 1)
+    bench.store.heartbeat(topic, "g", "b", LEASE_MS)
+    before_write(bench, monkeypatch, lambda: bench.advance(1))
+    bench.store.heartbeat(topic, "g", "a", LEASE_MS)
+    assert (names(bench, topic), owned(bench, topic)) == (["a", "b"], {2: "b"})
+
+
+def test_a_member_that_is_heard_just_before_it_is_taken_out_stays(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topic = start(bench, "a", "b")
+    claim(bench, topic, "a", 0)
+    bench.advance(LEASE_MS - 1)
+    bench.store.heartbeat(topic, "g", "b", LEASE_MS)
+    bench.advance(1)
+    before_write(bench, monkeypatch, lambda: bench.store.heartbeat(topic, "g", "a", LEASE_MS))
+    assert claim(bench, topic, "b", 0, under=NEW) == [0]
+    assert sorted(names(bench, topic)) == ["a", "b"]
+    assert owned(bench, topic) == {0: "b"}
+
+
+def test_of_two_who_claim_what_both_have_seen_free_one_owns_it(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topic = start(bench, "a", "b")
+    first: list[int] = []
+    before_write(bench, monkeypatch, lambda: first.extend(claim(bench, topic, "a", 0, 1)))
+    assert claim(bench, topic, "b", 1, 2, under=NEW) == [2]
+    assert (first, owned(bench, topic)) == ([0, 1], {0: "a", 1: "a", 2: "b"})
+
+
+def test_who_has_left_half_way_and_comes_back_owns_nothing(bench: Bench) -> None:
+    topic = start(bench, "a", "b")
+    claim(bench, topic, "a", 0, 1)
+    bench.store.write_document(topic, "g", Space.ROSTER, "member/a", None)  # and then it was killed
+    assert owned(bench, topic) == {}
+    bench.store.heartbeat(topic, "g", "a", LEASE_MS)
+    assert owned(bench, topic) == {}
+    assert claim(bench, topic, "b", 0, under=NEW) == [0]
+    assert claim(bench, topic, "a", 0, 1) == [1]
+
+
+def before_write(bench: Bench, monkeypatch: pytest.MonkeyPatch, act: Callable[[], object]) -> None:
+    """Has something happen once, between what is read next and what is written then."""
+    write = bench.store.write_document
+
+    def acted(*args: Any) -> Any:
+        monkeypatch.undo()
+        act()
+        return write(*args)
+
+    monkeypatch.setattr(bench.store, "write_document", acted)

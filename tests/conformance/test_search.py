@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from bench import Bench
+from whereabouts import whereabouts
 
 from qframe.admin.search import Query, searched
 from qframe.clock import VirtualClock
@@ -206,7 +207,7 @@ def test_a_scan_sees_every_message_wherever_it_stands(bench: Bench, kind: str) -
     expected |= {"held"} if kind == "ordered" else set()
     assert sorted(seen) == sorted(expected)
     by_id = states(scanned(bench, topic))
-    stands = [bench.store.explain(topic, name)[0].state for name in sorted(by_id)]
+    stands = [whereabouts(bench.store, topic, name)[0].state for name in sorted(by_id)]
     assert [by_id[name] for name in sorted(by_id)] == stands
 
 
@@ -292,3 +293,18 @@ def test_a_scan_of_a_topic_without_a_group_sees_what_is_kept(bench: Bench) -> No
         topic = bench.topic(kind)
         bench.publish(topic, 1, "k", id="m")
         assert [(one.id, one.group) for one in scanned(bench, topic)] == [("m", None)]
+
+
+@pytest.mark.parametrize("kind", ["stream", "ordered", "delay"])
+def test_a_scan_meets_a_message_that_dies_while_it_is_under_way(bench: Bench, kind: str) -> None:
+    topic = bench.topic(kind, "g")
+    bench.store.publish(topic, [bench.entry(topic, n, f"k{n}", id=f"m{n}") for n in range(600)])
+    taken = {each.id: each for each in bench.got(topic, limit=600)}
+    page = bench.store.scan(topic, None, 1)  # Redis reads some more at once
+    met = {each.id for each in page.records}
+    other = max(taken.keys() - met)
+    bench.kill(topic, taken[other], error="ValueError: no")
+    while page.place is not None:
+        page = bench.store.scan(topic, page.place, 50)
+        met |= {each.id for each in page.records}
+    assert met == taken.keys()

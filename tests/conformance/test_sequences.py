@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from bench import Bench, body_of
+from whereabouts import whereabouts
 
 from qframe.topic import Topic
 
@@ -72,7 +73,7 @@ def test_keys_are_numbered_each_for_itself_and_reach_every_group(bench: Bench) -
 def test_a_held_message_is_explained(bench: Bench) -> None:
     topic = topic_of(bench)
     bench.publish(topic, 5, "k", sequence=5, id="five")
-    [record] = bench.store.explain(topic, "five")
+    [record] = whereabouts(bench.store, topic, "five")
     assert (record.state, record.group, record.key) == ("held", None, "k")
     assert record.error == "waits for a sequence number before 5"
 

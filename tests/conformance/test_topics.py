@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from bench import SETTLED, Bench, body_of
 from topic_kinds import of_kind
+from whereabouts import whereabouts
 
 from qframe.errors import TopicMismatch, UnknownTopic
 from qframe.outcomes import Outcome
@@ -205,7 +206,7 @@ def test_what_was_trimmed_is_not_in_the_log_and_offsets_go_on(bench: Bench) -> N
     bench.ack(topic, *bench.got(topic))
     bench.advance(50)
     assert bench.store.sweep(topic) == 3
-    assert bench.store.explain(topic, "m1") == []
+    assert whereabouts(bench.store, topic, "m1") == []
     bench.publish(topic, 3)
     [one] = bench.got(topic)
     assert (body_of(one), one.seq) == (3, 3)

@@ -33,6 +33,7 @@ from qframe.cli.main import cli
 from qframe.clock import SYSTEM_CLOCK
 from qframe.options.settings import PREFIX
 from qframe.schedules.records import TOPIC as SCHEDULES
+from qframe.stores.documents import Space
 from qframe.stores.sql.schema import PER_TOPIC, metadata
 from qframe.telemetry.store_numbers import StoreNumbers
 from qframe.web.gateway import Gateway
@@ -83,6 +84,36 @@ class Raw:
     def close(self) -> None:
         """Ends its connections."""
 
+    def document(self, space: Space, name: str, text: str) -> Planted:
+        """A document of billing has this text for a while."""
+        raise NotImplementedError
+
+    def text(self, space: Space, name: str) -> str | None:
+        """The text of a document of billing, as it stands there."""
+        raise NotImplementedError
+
+    def member(self, text: str) -> Planted:
+        return self.document(Space.ROSTER, "member/newer-1", text)
+
+    def owner(self, slot: int, entry: Any) -> Planted:
+        return self._entry(Space.ROSTER, "owners", str(slot), entry)
+
+    def tuning(self, name: str, value: Any) -> Planted:
+        return self._entry(Space.TUNING, "tuning", name, value)
+
+    def report(self, worker: str, text: str) -> Planted:
+        return self.document(Space.REPORTS, worker, text)
+
+    @contextmanager
+    def _entry(self, space: Space, name: str, field: str, value: Any) -> Iterator[IsThere]:
+        """A document has this entry, too; yields whether it still has, with the very same value."""
+        with self.document(space, name, json.dumps({**self._entries(space, name), field: value})):
+            yield lambda: self._entries(space, name).get(field) == value
+
+    def _entries(self, space: Space, name: str) -> dict[str, Any]:
+        found: dict[str, Any] = json.loads(self.text(space, name) or "{}")
+        return found
+
 
 class InRedis(Raw):
     """The keys of a namespace."""
@@ -120,14 +151,19 @@ class InRedis(Raw):
         kind, numbers, _ = before.decode().split(" ", 2)
         return self.topic(name, kind, options, numbers)
 
-    def tuning(self, name: str, value: str) -> Planted:
-        return self.field(self.key("orders", 0, "g:billing:tuned"), name, value)
+    def document(self, space: Space, name: str, text: str) -> Planted:
+        return self.field(self._documents(space), name, f"7 {2**41} {text}")
 
-    def report(self, worker: str, value: str) -> Planted:
-        return self.field(self.key("orders", 0, "g:billing:reports"), worker, value)
+    def scrap(self, space: Space, name: str) -> Planted:
+        """A document of which not even the version can be read."""
+        return self.field(self._documents(space), name, "v2")
 
-    def owner(self, slot: int, value: str) -> Planted:
-        return self.field(self.key("orders", 0, "g:billing:owners"), str(slot), value)
+    def text(self, space: Space, name: str) -> str | None:
+        found = self.client.hget(self._documents(space), name)
+        return None if found is None else found.decode().split(" ", 2)[2]
+
+    def _documents(self, space: Space) -> str:
+        return self.key("orders", 0, f"g:billing:documents:{space}")
 
     @contextmanager
     def body(self, topic: str, group: str, subject: str, body: bytes) -> Iterator[IsThere]:
@@ -141,7 +177,7 @@ class InRedis(Raw):
             yield is_so
 
     @contextmanager
-    def member(self, topic: str, name: str, field: str, change: Change) -> Iterator[IsThere]:
+    def changed(self, topic: str, name: str, field: str, change: Change) -> Iterator[IsThere]:
         """A field of the hash of billing that has it, in whichever slot, is changed for a while."""
         for slot in range(4):
             key = self.key(topic, slot, f"g:billing:{name}")
@@ -153,18 +189,18 @@ class InRedis(Raw):
         raise AssertionError(field)
 
     def envelope(self) -> Planted:
-        return self.member(
+        return self.changed(
             "orders", "body", "customer-77", lambda old: old[:28] + b"\xc1" + old[28:]
         )
 
     def dead_letter(self) -> Planted:
-        return self.member("orders", "graves", "dead-1", with_a_fact)
+        return self.changed("orders", "graves", "dead-1", with_a_fact)
 
     def verdict(self, *, and_then: bool = False) -> Planted:
-        def changed(old: bytes) -> bytes:
+        def other(old: bytes) -> bytes:
             return old[:18] + b"\x63" + old[19:] + (old if and_then else b"")
 
-        return self.member("orders", "history", "good-1", changed)
+        return self.changed("orders", "history", "good-1", other)
 
 
 def with_a_fact(grave: bytes) -> bytes:
@@ -244,13 +280,17 @@ class InTables(Raw):
         where = "namespace = :ns AND name = :n"
         return self.column("qframe_topics", "options", options, where, ns=self.namespace, n=name)
 
-    def tuning(self, name: str, value: str) -> Planted:
-        key = {"group_id": self.group("orders", "billing"), "name": name}
-        return self.row("qframe_tunings", key, value=value)
+    def document(self, space: Space, name: str, text: str) -> Planted:
+        key = {"group_id": self.group("orders", "billing"), "space": space.value, "name": name}
+        return self.row("qframe_documents", key, version=7, written_at=2**41, value=text)
 
-    def report(self, worker: str, value: str) -> Planted:
-        key = {"group_id": self.group("orders", "billing"), "worker": worker}
-        return self.row("qframe_reports", key, at=2**41, text=value)
+    def text(self, space: Space, name: str) -> str | None:
+        found = self.run(
+            "SELECT value FROM qframe_documents "
+            "WHERE group_id = :g AND space = :s AND name = :n",
+            g=self.group("orders", "billing"), s=space.value, n=name,
+        )  # fmt: skip
+        return found[0][0] if found else None
 
     def body(self, topic: str, group: str, subject: str, body: bytes) -> Planted:
         first = self.group(topic, group) * PER_TOPIC
@@ -383,10 +423,24 @@ RECORDS: Final[dict[str, Record]] = {
     ),
     "a setting of a group": Record(lambda raw: raw.tuning("warp", "9")),
     "a value of a setting": Record(lambda raw: raw.tuning("threads", "auto")),
+    "a value of a setting that is no text": Record(lambda raw: raw.tuning("threads", [4, "auto"])),
+    "settings in another form": Record(
+        lambda raw: raw.document(Space.TUNING, "tuning", "\x02tuning")
+    ),
+    "settings of another sort": Record(lambda raw: raw.document(Space.TUNING, "about", "v2")),
     "a pause": Record(lambda raw: raw.tuning("hold.v2", "\x01of:all")),
-    "a report": Record(lambda raw: raw.report("newer-1", "1795995447259 \x02report")),
-    "a report without a time": Record(lambda raw: raw.report("newer-1", "v2"), stores=("redis",)),
-    "an owner": Record(lambda raw: raw.owner(ELSEWHERE, "v2 lease 77"), stores=("redis",)),
+    "a report": Record(lambda raw: raw.report("newer-1", "\x02report")),
+    "a report without a time": Record(
+        lambda raw: raw.scrap(Space.REPORTS, "newer-1"), stores=("redis",)
+    ),
+    "a member": Record(lambda raw: raw.member('{"lease":"v2"}')),
+    "a member in another form": Record(lambda raw: raw.member("\x02member")),
+    "a member without a time": Record(
+        lambda raw: raw.scrap(Space.ROSTER, "member/newer-1"), stores=("redis",)
+    ),
+    "a document of the roster": Record(lambda raw: raw.document(Space.ROSTER, "leader", "v2")),
+    "an owner": Record(lambda raw: raw.owner(ELSEWHERE, "v2 lease 77")),
+    "an owner in another form": Record(lambda raw: raw.owner(ELSEWHERE, {"lease": 77})),
     "an end in the history": Record(
         lambda raw: raw.verdict(), {"explain good-1": "newer version"}, stores=EVERYWHERE
     ),

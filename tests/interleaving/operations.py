@@ -21,6 +21,7 @@ from qframe.admin.timers import Timers
 from qframe.outcomes import Verdict
 from qframe.roster import Roster
 from qframe.stores.base import Store
+from qframe.stores.documents import NO_VERSION, Listed, Place, Space
 from qframe.stores.records import ChosenDead, Found, HeadPlace, ScanPage, Sought
 from qframe.stores.types import LeaseRef, PullRequest, PullTerms
 from qframe.topic import Kind, Topic
@@ -223,6 +224,23 @@ def _skip(by: Actor) -> Act:
     return lambda store, topic: store.skip(topic, "g", place, "skipped", force=force)
 
 
+def _write_document(by: Actor) -> Act:
+    value, version = by.draw.choice([f"v{by.number}", None]), by.draw.choice([NO_VERSION, None])
+    return lambda store, topic: (
+        store.write_document(topic, "g", Space.TUNING, "d", value, version) is not None
+    )
+
+
+def _read_document(store: Store, topic: Topic) -> list[str]:
+    found = store.read_documents([Place(topic, "g", Space.TUNING, "d")])
+    return [each.value for each in found if each is not None]
+
+
+def _values(listed: Listed) -> list[tuple[str, str]]:
+    """Versions are drawn at random."""
+    return [(each.name, each.value) for each in listed.documents]
+
+
 def _report(by: Actor) -> Act:
     worker, text = by.draw.choice(["w", f"w{by.number}"]), f"said by {by.number}"
     return lambda store, topic: store.report(topic, "g", worker, text)
@@ -254,11 +272,6 @@ def _history(by: Actor) -> Act:
 def _last_ended(by: Actor) -> Act:
     key = by.draw.choice(["a", "b"])
     return lambda store, topic: store.last_ended(topic, key)
-
-
-def _explain(by: Actor) -> Act:
-    message_id = by.draw.choice(by.scene.ids)
-    return lambda store, topic: store.explain(topic, message_id)
 
 
 def _admin(do: Callable[[Admin, Topic], Any]) -> Callable[[Actor], Act]:
@@ -328,6 +341,10 @@ OPERATIONS = [
               (Kind.STREAM,), looks=True),
     Operation("epochs", _each(lambda store, topic: store.epochs(topic, "g")), looks=True),
     Operation("take", _take),
+    Operation("read_documents", _each(_read_document), looks=True),
+    Operation("write_document", _write_document),
+    Operation("list_documents", _each(lambda store, topic: _values(store.list_documents(
+        topic, "g", Space.TUNING))), looks=True),
     Operation("heartbeat", lambda by: lambda store, topic: store.heartbeat(
         topic, "g", f"m{by.number}", LEASE_MS), seen=nothing),
     Operation("roster", _each(lambda store, topic: store.roster(topic, "g")), looks=True,
@@ -360,7 +377,6 @@ OPERATIONS = [
     Operation("stats", _each(lambda store, topic: store.stats(topic)), looks=True),
     Operation("peek", _each(lambda store, topic: store.peek(
         topic, "g", states=STATES, limit=100)), looks=True),
-    Operation("explain", _explain, looks=True),
     Operation("find", _find, looks=True, seen=_of_find),
     Operation("find id", _find_id, looks=True,
               seen=lambda found: (sorted(found.remembered), found.kept)),  # what was delayed is not

@@ -20,7 +20,7 @@ from qframe.drivers.sql_postgres import Postgres
 from qframe.stores.base import Bell, Store
 from qframe.stores.redis.store import RedisStore
 from qframe.stores.sql.notifications import topic_and_slots
-from qframe.stores.sql.schema import tunings
+from qframe.stores.sql.schema import documents
 from qframe.stores.sql.store import SqlStore
 from qframe.topic import Topic
 
@@ -158,7 +158,7 @@ class SqlPlace(Place):
         return slots
 
     def _clean(self) -> None:
-        self.first._database.write(lambda it: it.run(Statement(delete(tunings), "")))
+        self.first._database.write(lambda it: it.run(Statement(delete(documents), "")))
 
     def _run(self, connection: Any, text: str, run: Run) -> Any:
         """Runs a statement of the second actor."""

@@ -319,11 +319,12 @@ DRIVERS: Final = [
         conforms("timers", "redis", "takes_all"),
     ),
     Mutant(
-        "Redis gives a roster no version when a claim has dropped a member",
-        "stores/redis/scripts/claim.lua",
-        "changed = changed or #claimed > 0",
-        "changed = #claimed > 0",
-        conforms("rosters", "redis", "whoever_drops"),
+        "a claim leaves a member on the roster whose lease has passed",
+        "stores/rosters.py",
+        "        seen = _cleared(store, topic, group)\n        if _write_owners",
+        "        seen = _Seen(store.list_documents(topic, group, Space.ROSTER))\n"
+        "        if _write_owners",
+        conforms("rosters", "model", "whoever_drops"),
     ),
     Mutant(
         "a database reads a line anew whose part was given again",

@@ -55,18 +55,10 @@ NEWER: Final[list[Mutant]] = [
     ),
     Mutant(
         "an owner of a newer version hides the members of its group",
-        "stores/redis/rosters.py",
-        "        with suppress(ValueError):\n",
-        "        with suppress(KeyError):\n",
+        "stores/rosters.py",
+        "            except ValueError:\n",
+        "            except KeyError:\n",
         _record("redis and owner"),
-    ),
-    Mutant(
-        "a worker's first report removes those of newer versions",
-        "stores/redis/scripts/report.lua",
-        "if at and at <= now - kept then",
-        "if (at or 0) <= now - kept then",
-        _record("redis and report and without"),
-        "test-all",
     ),
     Mutant(
         "a rule of a newer version is left out of its schedule",

@@ -88,9 +88,9 @@ SLIPS: Final = [
         conforms("kinds", "sqlite", "or_merges"),
     ),
     Mutant(
-        "SQL keeps the tunings of a group that was dropped",
+        "SQL keeps the documents of a group that was dropped",
         "stores/sql/groups.py",
-        "    controls.forget(transaction, number)\n",
+        "    documents.forget(transaction, ref, number, name)\n",
         "",
         UNIT + "test_sql_store.py -k no_row",
     ),

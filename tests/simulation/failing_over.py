@@ -77,7 +77,7 @@ class SimulatedFailover:
         for bell in server.rung:
             bell.cut()
         server._ring(self._world.topic)
-        server._ring_rosters()
+        server._ring_spaces()
 
     def _fail_over_shard(self) -> None:
         """Some slots are those of the successor; who has slots and settings is where slot 0 is."""
@@ -88,8 +88,7 @@ class SimulatedFailover:
             for group, cursors in now.groups.items():
                 cursors[number] = then.groups[group][number]
         if self._plan.has(0):
-            now.rosters, now.tunings = then.rosters, then.tunings
-            now.buckets, now.reports = then.buckets, then.reports
+            now.documents, now.buckets = then.documents, then.buckets
 
     def _tune_again(self) -> None:
         """An operator sees that pauses and settings may be forgotten, and asks for them again."""

@@ -14,10 +14,13 @@ from qframe.errors import AnswerLost, StoreForbidden, StoreUnavailable, UnknownG
 from qframe.outcomes import Moved, Settled
 from qframe.roster import Owner
 from qframe.schedules.records import TOPIC as SCHEDULES
+from qframe.stores.controls import Controls
+from qframe.stores.documents import Space
 from qframe.stores.model import inspect
 from qframe.stores.model.store import ModelStore
 from qframe.stores.records import ALL_DEAD, ChosenDead, Record
 from qframe.stores.redis.pull import LOOK_AGAIN_MS
+from qframe.stores.rosters import Rosters
 from qframe.stores.timer_change import TimerChange
 from qframe.stores.types import (
     LateReply,
@@ -79,7 +82,7 @@ class SimulatedServer(ModelStore):
         self._scheduler = process.scheduler
         self.tuned: dict[str, dict[str, str | None]] = defaultdict(dict)
         self.rung: list[SimulatedBell] = []
-        self.roster_rung: list[SimulatedBell] = []
+        self.space_rung: list[SimulatedBell] = []
         self.on_ticks: Callable[..., None] = lambda *_: None
         self.on_published: Callable[..., None] = lambda *_: None
         self.on_timers: Callable[..., None] = lambda *_: None
@@ -259,8 +262,8 @@ class SimulatedServer(ModelStore):
             for bell in self.rung:
                 bell.rings(rung)
 
-    def _ring_rosters(self) -> None:
-        for bell in self.roster_rung:
+    def _ring_spaces(self) -> None:
+        for bell in self.space_rung:
             bell.rings(None)
 
     def _tell(self, address: str, reply: LateReply) -> bool:
@@ -383,8 +386,8 @@ class Connection:
         address = f"{self.process.name}/{self._bells}" if self.stands else ""
         return SimulatedBell(self, self.server.rung, address)
 
-    def roster_bell(self, topic: Topic, group: str) -> SimulatedBell:
-        return SimulatedBell(self, self.server.roster_rung)
+    def document_bell(self, topic: Topic, group: str, space: Space) -> SimulatedBell:
+        return SimulatedBell(self, self.server.space_rung)
 
     def now_ms(self, topic: Topic | None = None) -> int:
         return self.server.now_ms()
@@ -587,6 +590,12 @@ def _through(name: str) -> Callable[..., Any]:
 
     return call
 
+
+# What is written above documents runs in the process, and each of its steps goes to the store.
+for _role in (Rosters, Controls):
+    for _name, _above in vars(_role).items():
+        if callable(_above) and not _name.startswith("_"):
+            setattr(Connection, _name, _above)
 
 # Not by `__getattr__`: with it each look at any attribute is a slow one.
 for _name in dir(SimulatedServer):

@@ -12,6 +12,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as f
 from redis import Redis
 from topics import Space
+from whereabouts import whereabouts
 
 from qframe import Topic
 from qframe.message import Delivery
@@ -51,7 +52,7 @@ def test_every_part_of_a_message_has_its_column(spark: SparkSession, space: Spac
     assert (one.key, one.id) == ("a", "id-1")
     assert one.headers == {"from": "shop", "qf-tags": "red,new"}
     assert (two.key, two.id, two.headers) == (None, "id-2", None)
-    [record] = space.store.explain(topic, "id-1")
+    [record] = whereabouts(space.store, topic, "id-1")
     assert record.priority == 7
     due = datetime(2024, 2, 3, 4, 5, 6, 789000, tzinfo=UTC)
     assert record.due_ms == round(due.timestamp() * 1000)

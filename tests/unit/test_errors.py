@@ -113,6 +113,7 @@ def test_a_long_value_is_cut_in_the_message_and_kept_as_an_attribute(
         (StoreFull("s", "disk full"), StoreUnavailable, {"store": "s"}, "free space"),
         (MessagesGone("t", 3, 5, 8), QFrameError, {"slot": 3, "first": 5, "kept": 8}, "5 to 7 of"),
         (SchemaMismatch("db", 3, 2), QFrameError, {"found": 3, "known": 2}, "upgrade qframe"),
+        (SchemaMismatch("db", 3, 13, 13), QFrameError, {"found": 3}, "never released"),
         (CheckerUnavailable("c", "no"), QFrameError, {"checker": "c"}, "wait meanwhile"),
         (EffectUnknown("db", "reset"), CheckerUnavailable, {"checker": "db"}, "reset"),
         (EffectConflict("db", "deadlock"), CheckerUnavailable, {"checker": "db"}, "same order"),

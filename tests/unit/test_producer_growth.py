@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
+from whereabouts import whereabouts
 
 from qframe.clock import VirtualClock
 from qframe.errors import AnswerLost, PublishUnknown, StoreUnavailable, UnknownTopic
@@ -82,8 +83,8 @@ def test_a_batch_of_which_a_part_is_stored_is_in_doubt_where_the_rest_cannot_be(
     with pytest.raises(PublishUnknown) as raised:
         bench.publish(KEYS)
     assert raised.value.ids == KEYS
-    assert bench.store.explain(bench.topic, bench.of_slot(1)[0])
-    assert not bench.store.explain(bench.topic, bench.of_slot(0)[0])
+    assert whereabouts(bench.store, bench.topic, bench.of_slot(1)[0])
+    assert not whereabouts(bench.store, bench.topic, bench.of_slot(0)[0])
 
 
 def test_a_batch_of_which_a_part_is_stored_is_in_doubt_where_a_slot_stays_closed() -> None:
@@ -171,7 +172,7 @@ def test_a_message_comes_into_the_half_that_is_its_whatever_its_slot_goes_by(
     assert now is not None
     for item in items:
         basis = str(item.slot_basis or item.key or item.id)
-        [found] = bench.store.explain(now, f"m{item.body}")
+        [found] = whereabouts(bench.store, now, f"m{item.body}")
         assert found.slot == now.slot_of(basis.encode())
         assert found.headers is not None
         assert found.headers["n"] == "1"

@@ -12,8 +12,12 @@ from interleaving.operations import OPERATIONS
 
 import qframe.stores
 from qframe.stores import acts, base
+from qframe.stores.bucket import Buckets
+from qframe.stores.controls import Controls
+from qframe.stores.documents import DocumentBells, Documents
 from qframe.stores.model.store import ModelStore
 from qframe.stores.redis.store import RedisStore
+from qframe.stores.rosters import Rosters
 from qframe.stores.sql.store import SqlStore
 
 ROLES = {
@@ -22,8 +26,8 @@ ROLES = {
     base.Pulling: "pull",
     base.Settling: "settle",
     base.Groups: "groups",
-    base.Rosters: "rosters",
-    base.Controls: "controls",
+    Documents: "documents",
+    Buckets: "buckets",
     base.StoredTimers: "timers",
     acts.Unblocking: "unblock",
     acts.DeadLetters: "dead",
@@ -49,10 +53,16 @@ def test_a_store_has_a_file_for_each_role_and_names_its_others(name: str) -> Non
 
 
 def test_the_roles_are_all_that_a_store_offers() -> None:
-    protocols = {
-        each for each in base.Store.__mro__ if each.__module__ in (acts.__name__, base.__name__)
-    }
-    assert protocols - {base.Store} == set(ROLES)
+    protocols = {each for each in base.Store.__mro__ if each.__module__.startswith("qframe.")}
+    assert protocols - {base.Store, Controls, Rosters, DocumentBells} == set(ROLES)
+
+
+@pytest.mark.parametrize("written_once", [Controls, Rosters], ids=lambda role: role.__name__)
+@pytest.mark.parametrize("name", STORES)
+def test_what_stands_on_documents_is_written_once(name: str, written_once: type) -> None:
+    for operation in [each for each in vars(written_once) if not each.startswith("_")]:
+        found = inspect.getattr_static(STORES[name], operation)
+        assert found is vars(written_once)[operation]
 
 
 @pytest.mark.parametrize("role", ROLES, ids=lambda role: role.__name__)

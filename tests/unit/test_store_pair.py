@@ -47,9 +47,9 @@ class Signed(ModelStore):
             raise BadOption("timers_db", "", "it lies elsewhere", "name it")
         return super().topic(name)
 
-    def tunings(self, asked: Any) -> Any:
+    def read_documents(self, places: Any) -> Any:
         self._look()
-        return super().tunings(asked)
+        return super().read_documents(places)
 
     def _look(self) -> None:
         if self.is_away:

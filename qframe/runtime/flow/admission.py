@@ -15,7 +15,7 @@ from qframe.runtime.flow.breaker import CircuitBreaker
 from qframe.runtime.flow.in_flight import InFlight, SlowStart
 from qframe.runtime.flow.shared_token_bucket import bucket_for
 from qframe.runtime.flow.token_bucket import TokenBucket
-from qframe.stores.base import Controls
+from qframe.stores.controls import Controls
 
 LONGEST_SLEEP_S: Final = 5.0
 RAMPING_UP_SLEEP_S: Final = 0.02

@@ -12,7 +12,7 @@ from qframe.errors import StoreUnavailable, UnknownGroup
 from qframe.options.flow import DRAWN_FOR_S, RateLimit
 from qframe.runtime.context import ConsumerContext
 from qframe.runtime.flow.token_bucket import REFILL_S, LocalTokenBucket, TokenBucket
-from qframe.stores.base import Controls
+from qframe.stores.controls import Controls
 from qframe.stores.types import DrawResult
 
 AGAIN_S: Final = 0.02

@@ -14,7 +14,8 @@ from qframe.errors import QFrameError
 from qframe.options.report import ConsumerReport
 from qframe.options.tuning import STACKS_S, Tuning
 from qframe.runtime.consume.consumer import Consumer
-from qframe.stores.base import Controls, Inspecting, Topics
+from qframe.stores.base import Inspecting, Topics
+from qframe.stores.controls import Controls
 
 EVERY_S: Final = 10.0
 

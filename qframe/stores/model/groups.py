@@ -40,7 +40,7 @@ class ModelGroups(ModelRole, Groups):
     def drop_group(self, topic: Topic, group: str) -> bool:
         with self._lock:
             dropped = drop(self._changing(topic), group)
-        self._ring_rosters()
+        self._ring_spaces()
         return dropped
 
     @override
@@ -98,11 +98,9 @@ def subscribe(
 def drop(state: TopicState, group: str) -> bool:
     """Forgets a group; after the last one, what comes is kept for the next first one."""
     dropped = state.groups.pop(group, None) is not None
-    state.rosters.pop(group, None)
     state.expiries.pop(group, None)
-    state.tunings.pop(group, None)
     state.buckets.pop(group, None)
-    state.reports.pop(group, None)
+    state.documents.pop(group, None)
     state.collecting()
     return dropped
 

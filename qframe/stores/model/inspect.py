@@ -35,11 +35,6 @@ class ModelInspecting(ModelRole, Inspecting):
             return peek(self._state(topic), group, states, limit, self._now_ms())
 
     @override
-    def explain(self, topic: Topic, message_id: str) -> list[Record]:
-        with self._lock:
-            return explain(self._state(topic), message_id, self._now_ms())
-
-    @override
     def verify(self, topic: Topic) -> list[str]:
         with self._lock:
             return verify(self._state(topic), self._now_ms())
@@ -150,34 +145,6 @@ def peek(
         if record.state in states
     ]
     return found[:limit]
-
-
-def explain(state: TopicState, message_id: str, now_ms: int) -> list[Record]:
-    """Where a message stands now: a record for each place.
-
-    An id may be that of several messages, once it is no longer remembered.
-    """
-    found = []
-    names: list[str | None] = [*sorted(state.groups)] or [None]
-    for number, slot in state.in_use.items():
-        log = {seq: message for seq, message in slot.log.items() if message.id == message_id}
-        for group in names:
-            mine = [
-                record
-                for record in (records(state, group, number, now_ms) if group is not None else ())
-                if record.id == message_id and record.seq is not None
-            ]
-            stands = {record.seq for record in mine}
-            facts: dict[str, object] = {"topic": state.topic.name, "group": group, "slot": number}
-            rest = "todo" if group is None else "settled"
-            mine += [
-                _record(message, seq, state=rest, **facts)
-                for seq, message in log.items()
-                if seq not in stands
-            ]
-            found += mine
-        found += [each for each in kept_back(state, number) if each.id == message_id]
-    return found
 
 
 def in_log(

@@ -21,7 +21,7 @@ class ModelRole:
         self._lock = threading.RLock()
         self._states: dict[str, TopicState] = {}
         self._bells: set[EventBell] = set()
-        self._roster_bells: set[EventBell] = set()
+        self._space_bells: set[EventBell] = set()
 
     def _now_ms(self) -> int:
         return self._clock.now_ms()
@@ -58,8 +58,8 @@ class ModelRole:
         for bell in list(self._bells):
             bell.ring()
 
-    def _ring_rosters(self) -> None:
-        for bell in list(self._roster_bells):
+    def _ring_spaces(self) -> None:
+        for bell in list(self._space_bells):
             bell.ring()
 
     def _tell(self, address: str, reply: LateReply) -> bool:

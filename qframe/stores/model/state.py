@@ -7,12 +7,12 @@ import secrets
 import msgspec
 
 from qframe.message import Delivery
-from qframe.roster import NO_VERSION, Member, Owner
 from qframe.stores.bucket import Bucket
+from qframe.stores.documents import Document, Space
 from qframe.stores.history import ENTRIES, LAST
 from qframe.stores.records import HistoryEntry
 from qframe.stores.rules import rank_of
-from qframe.stores.types import NO_EPOCH, WorkerReport
+from qframe.stores.types import NO_EPOCH
 from qframe.topic import Kind, Topic
 
 UNCLAIMED = ""
@@ -172,14 +172,6 @@ class Slot(msgspec.Struct, eq=False):
         return self.head - 1
 
 
-class RosterState(msgspec.Struct, eq=False):
-    """A group's members by id, and the owners of its slots."""
-
-    version: int = NO_VERSION
-    members: dict[str, Member] = {}
-    owners: dict[int, Owner] = {}
-
-
 class TopicState(msgspec.Struct, eq=False):
     """A topic with its slots, and all that stands for each group, by its name.
 
@@ -190,11 +182,9 @@ class TopicState(msgspec.Struct, eq=False):
     slots: dict[int, Slot]
     birth: str = msgspec.field(default_factory=lambda: secrets.token_hex(8))
     groups: dict[str, dict[int, GroupCursor]] = {}
-    rosters: dict[str, RosterState] = {}
     expiries: dict[str, int] = {}
-    tunings: dict[str, dict[str, str]] = {}
     buckets: dict[str, Bucket] = {}
-    reports: dict[str, dict[str, WorkerReport]] = {}
+    documents: dict[str, dict[Space, dict[str, Document]]] = {}
 
     @property
     def in_use(self) -> dict[int, Slot]:

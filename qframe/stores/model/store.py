@@ -7,10 +7,13 @@ from collections.abc import Sequence
 from typing import Final
 
 from qframe.clock import SYSTEM_CLOCK, Clock
+from qframe.stores.controls import Controls
+from qframe.stores.documents import Space
 from qframe.stores.model.bell import EventBell
-from qframe.stores.model.controls import ModelControls
+from qframe.stores.model.buckets import ModelBuckets
 from qframe.stores.model.copying import ModelCopying
 from qframe.stores.model.dead import ModelDeadLetters
+from qframe.stores.model.documents import ModelDocuments
 from qframe.stores.model.groups import ModelGroups
 from qframe.stores.model.growing import ModelGrowing
 from qframe.stores.model.inspect import ModelInspecting
@@ -18,12 +21,12 @@ from qframe.stores.model.logs import ModelLogs
 from qframe.stores.model.publish import ModelPublishing
 from qframe.stores.model.pull import ModelPulling
 from qframe.stores.model.repair import ModelRepairing
-from qframe.stores.model.rosters import ModelRosters
 from qframe.stores.model.search import ModelSearching
 from qframe.stores.model.settle import ModelSettling
 from qframe.stores.model.timers import ModelTimers
 from qframe.stores.model.topics import ModelTopics
 from qframe.stores.model.unblock import ModelUnblocking
+from qframe.stores.rosters import Rosters
 from qframe.stores.types import Capabilities
 from qframe.topic import Topic
 
@@ -31,9 +34,10 @@ _CAPABILITIES: Final = Capabilities(bell=True)
 
 
 class ModelStore(
-    ModelTopics, ModelPublishing, ModelPulling, ModelSettling, ModelGroups, ModelRosters,
-    ModelControls, ModelTimers, ModelUnblocking, ModelDeadLetters, ModelRepairing, ModelInspecting,
-    ModelSearching, ModelLogs, ModelCopying, ModelGrowing,
+    ModelTopics, ModelPublishing, ModelPulling, ModelSettling, ModelGroups, ModelDocuments,
+    ModelBuckets, ModelTimers, ModelUnblocking, ModelDeadLetters, ModelRepairing, ModelInspecting,
+    ModelSearching, ModelLogs, ModelCopying, ModelGrowing, Rosters,
+    Controls,
 ):  # fmt: skip
     """Messages in this process's memory.
 
@@ -55,10 +59,10 @@ class ModelStore(
         self._bells.add(bell)
         return bell
 
-    def roster_bell(self, topic: Topic, group: str) -> EventBell:  # noqa: ARG002 - hears all of them
-        """A bell that rings when the roster may have changed."""
-        bell = EventBell(self._roster_bells.discard)
-        self._roster_bells.add(bell)
+    def document_bell(self, topic: Topic, group: str, space: Space) -> EventBell:  # noqa: ARG002
+        """A bell that rings when any documents have changed."""
+        bell = EventBell(self._space_bells.discard)
+        self._space_bells.add(bell)
         return bell
 
     def reconnect(self) -> None:
@@ -66,5 +70,5 @@ class ModelStore(
 
     def close(self) -> None:
         """Ends all waits."""
-        for bell in [*self._bells, *self._roster_bells]:
+        for bell in [*self._bells, *self._space_bells]:
             bell.close()

@@ -28,14 +28,12 @@ Per slot and group, after `g:<group>:` (what no group has claimed stands under a
     dead, graves     dead messages, by when they died; the member is the seq; a hash of the rest
     named, keyed     leads to them: an id or a key, and the seq; all with the score 0
 
-Per group, in slot 0 alone, after `g:<group>:`, who takes part and which slots are whose: `roster`
-(the version), `members` (by when their lease passes), `joined` (a hash: member, since when) and
-`owners` (a hash: slot, since when, epoch, member). It is little and changes seldom, so one slot has
-it all, and each operation on it is one script. Each that changes it publishes to
-`qf:bell:<namespace>:<topic>:<group>:roster`, whether anybody listens or not. There too are `tuned`
-(a hash: what was set, by name), `bucket` (a hash: the tokens' level, and when it was that) and
-`reports` (a hash: what each worker said last, behind the time). A group of a topic with a history
-has in each slot `history` and `ended` (how attempts have ended, and when: `parts/history.lua`).
+Per group, in slot 0 alone, after `g:<group>:`: its documents (`documents:<space>`, a hash: name,
+version, when it was written, value) and `bucket` (a hash: the tokens' level, and when it was that).
+They are little and change seldom, so one slot has all of a topic. A write that changes a value
+publishes to `qf:bell:<namespace>:<topic>:<group>:<space>`, whether anybody listens or not. A group
+of a topic with a history has in each slot `history` and `ended` (how attempts have ended, and when:
+`parts/history.lua`).
 
 A head's member stands in exactly one of the four sorted sets, its value in `body` wherever it
 stands, so a change of state moves a few bytes and never the message, and each count is one ZCARD.

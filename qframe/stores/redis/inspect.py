@@ -12,7 +12,7 @@ from typing_extensions import override
 from qframe.drivers.redis import Redis
 from qframe.stores.base import Inspecting
 from qframe.stores.faults import sentences
-from qframe.stores.records import ChosenDead, Record, Sought, Stats
+from qframe.stores.records import ChosenDead, Record, Stats
 from qframe.stores.redis import dead
 from qframe.stores.redis.audit import verify
 from qframe.stores.redis.counts import cursor_of, stats, stats_of
@@ -29,13 +29,10 @@ from qframe.stores.redis.records import (
     records_of_held,
 )
 from qframe.stores.redis.role import RedisRole
-from qframe.stores.redis.scan import RedisPages, groups_of
 from qframe.stores.rules import BACKLOGGED
-from qframe.stores.searching import sections_of
 from qframe.topic import Topic
 
 PAGE: Final = 200
-EXPLAINED: Final = 1000
 _PLACES: Final = {"doing": ("doing",), "todo": ("todo",), "waiting": ("waiting", "retry")}
 
 
@@ -51,10 +48,6 @@ class RedisInspecting(RedisRole, Inspecting):
         self, topic: Topic, group: str, *, states: Sequence[str], limit: int = 20
     ) -> list[Record]:
         return self._call(topic, peek, group, states, limit, self._now(), self._now_ms())
-
-    @override
-    def explain(self, topic: Topic, message_id: str) -> list[Record]:
-        return self._call(topic, explain, message_id, self._now_ms())
 
     @override
     def verify(self, topic: Topic) -> list[str]:
@@ -178,19 +171,4 @@ def peek(
         found += islice(wanted, limit - len(found))
         if len(found) >= limit:
             break
-    return found
-
-
-def explain(redis: Redis, keys: SlotKeys, message_id: str, now_ms: int) -> list[Record]:
-    """Where a message stands now: a record for each place."""
-    sought = Sought(id=message_id)
-    groups = sorted(groups_of(redis, keys))
-    pages = RedisPages(redis, keys, groups, now_ms, sought)
-    found: list[Record] = []
-    for section in sections_of(keys.topic, groups):
-        after: str | None = ""
-        while after is not None:
-            page = pages.read(section, after, EXPLAINED)
-            found += filter(sought.fits, page.records)
-            after = page.after
     return found

@@ -77,9 +77,9 @@ class SlotKeys:
         """A script's call for a slot."""
         return Call(of(name), self.slots[slot], arguments)
 
-    def roster_channel(self, group: str) -> str:
-        """The channel on which the bell of a group's roster rings."""
-        return f"{self.channel}:{group}:roster"
+    def document_channel(self, group: str, space: str) -> str:
+        """The channel on which the bell of a group's documents of a space rings."""
+        return f"{self.channel}:{group}:{space}"
 
     def key(self, slot: int, name: str, group: str | None = None) -> bytes:
         """The name of one of a slot's keys, or of a group's in it."""

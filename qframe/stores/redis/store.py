@@ -10,10 +10,13 @@ from qframe.clock import Clock
 from qframe.drivers.redis import Redis
 from qframe.errors import BadUrl
 from qframe.forks import Forks
+from qframe.stores.controls import Controls
+from qframe.stores.documents import Space
 from qframe.stores.redis.bell import SubscribedBell
-from qframe.stores.redis.controls import RedisControls
+from qframe.stores.redis.buckets import RedisBuckets
 from qframe.stores.redis.copying import RedisCopying
 from qframe.stores.redis.dead import RedisDeadLetters
+from qframe.stores.redis.documents import RedisDocuments
 from qframe.stores.redis.groups import RedisGroups
 from qframe.stores.redis.growing import RedisGrowing
 from qframe.stores.redis.inspect import RedisInspecting
@@ -21,12 +24,12 @@ from qframe.stores.redis.logs import RedisLogs
 from qframe.stores.redis.publish import RedisPublishing
 from qframe.stores.redis.pull import RedisPulling
 from qframe.stores.redis.repair import RedisRepairing
-from qframe.stores.redis.rosters import RedisRosters
 from qframe.stores.redis.search import RedisSearching
 from qframe.stores.redis.settle import RedisSettling
 from qframe.stores.redis.timers import RedisTimers
 from qframe.stores.redis.topics import RedisTopics
 from qframe.stores.redis.unblock import RedisUnblocking
+from qframe.stores.rosters import Rosters
 from qframe.stores.types import Capabilities
 from qframe.topic import Kind, Topic
 
@@ -38,9 +41,10 @@ _CAPABILITIES: Final = Capabilities(
 
 
 class RedisStore(
-    RedisTopics, RedisPublishing, RedisPulling, RedisSettling, RedisGroups, RedisRosters,
-    RedisControls, RedisTimers, RedisUnblocking, RedisDeadLetters, RedisRepairing, RedisInspecting,
-    RedisSearching, RedisLogs, RedisCopying, RedisGrowing,
+    RedisTopics, RedisPublishing, RedisPulling, RedisSettling, RedisGroups, RedisDocuments,
+    RedisBuckets, RedisTimers, RedisUnblocking, RedisDeadLetters, RedisRepairing, RedisInspecting,
+    RedisSearching, RedisLogs, RedisCopying, RedisGrowing, Rosters,
+    Controls,
 ):  # fmt: skip
     """Messages in Redis 7 or newer, or Valkey: one server, behind Sentinels, or a cluster.
 
@@ -72,9 +76,9 @@ class RedisStore(
         channels = [self._keys(topic).channel for topic in topics]
         return self._subscribed(channels, hears_replies=bool(channels) and self._redis.is_one)
 
-    def roster_bell(self, topic: Topic, group: str) -> SubscribedBell:
-        """A bell that rings when the roster has changed, but for a lease that passes."""
-        return self._subscribed([self._keys(topic).roster_channel(group)])
+    def document_bell(self, topic: Topic, group: str, space: Space) -> SubscribedBell:
+        """A bell that rings when documents of a space have changed."""
+        return self._subscribed([self._keys(topic).document_channel(group, space)])
 
     def reconnect(self) -> None:
         """Closes connections that nobody uses now, and finds servers anew."""

@@ -3,9 +3,8 @@
 Tables (`schema`): `topics`, `groups`, `expiries` (when groups go that expire); `slots` (the next
 offset of each) and `cursors` (what a group has done of a slot); `log` (streams); `subjects` (heads,
 and what left a stream's line) with `backlog` behind them; `dead`; `later` and `held` (what no group
-has seen yet); `marks` and `sequences`; `rosters`, `members` and `owners` (who takes part in a
-group, and which slots are whose); `tunings`, `buckets` and `reports` (what is tuned of a
-group, its tokens, what its workers say); `history` and `endings` (how attempts have ended, of
+has seen yet); `marks` and `sequences`; `documents` and `buckets` (what stands beside the messages
+of a group, and its tokens); `history` and `endings` (how attempts have ended, of
 topics that keep that); `growths` (how far topics have grown); `numbers` (none is given twice). The
 numbers of slots and cursors make all those of a topic or group one range of a primary key, so that
 a pull sees many slots at one glance (`slot_overview`).
@@ -20,7 +19,7 @@ process in front of it.
 Locks are taken in one order, each sort ascending, and only on what an operation uses:
 
     topic    who adds or drops a group, or splits a slot
-    group    who changes its roster or drops it
+    group    who writes a document of it or drops it
     slot     who publishes to it, joins what was delayed or held, seeks, subscribes, sweeps, or
              deletes the topic; so offsets are given out in the order of commits, and no reader
              passes a gap

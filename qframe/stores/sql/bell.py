@@ -26,7 +26,7 @@ class NotifiedBell:
 
     Args:
         topics: the numbers of the topics for which it rings.
-        roster: the topic's number and the group of the roster for which it rings instead.
+        space: the topic's number, the space and the group for whose documents it rings instead.
         release: called when it is closed.
     """
 
@@ -36,11 +36,11 @@ class NotifiedBell:
         self,
         *,
         topics: Collection[int] = (),
-        roster: tuple[int, str] | None = None,
+        space: tuple[int, str, str] | None = None,
         release: Callable[[NotifiedBell], None],
     ) -> None:
         self.topics: frozenset[int] = frozenset(topics)
-        self.roster: tuple[int, str] | None = roster
+        self.space: tuple[int, str, str] | None = space
         self._release = release
         self._rung = threading.Event()
         self._guard = threading.Lock()

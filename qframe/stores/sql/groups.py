@@ -10,7 +10,7 @@ from typing_extensions import override
 
 from qframe.drivers.sql import Statement, Transaction
 from qframe.stores.base import Groups
-from qframe.stores.sql import controls, ranges, rosters, window
+from qframe.stores.sql import buckets, documents, ranges, window
 from qframe.stores.sql.cursors import (
     ADD_GROUP,
     COUNT_DEAD,
@@ -33,7 +33,7 @@ from qframe.stores.sql.cursors import (
 )
 from qframe.stores.sql.heads import HeadRow
 from qframe.stores.sql.leases import lose_doing
-from qframe.stores.sql.notifications import notify_messages, notify_roster
+from qframe.stores.sql.notifications import notify_messages
 from qframe.stores.sql.parking import set_max_parked
 from qframe.stores.sql.role import SqlRole
 from qframe.stores.sql.schema import (
@@ -293,11 +293,10 @@ def remove(transaction: Transaction, ref: TopicRef, number: int, name: str) -> i
     lock_all_cursors(transaction, number)
     transaction.take_time()
     rows = sum(transaction.run(each, every_number(number)) for each in _OF_GROUP)
-    notify_roster(transaction, ref, name)
     transaction.run(_NEVER, (number,))
     set_max_parked(transaction, number, 0)
-    rosters.forget(transaction, number)
-    controls.forget(transaction, number)
+    documents.forget(transaction, ref, number, name)
+    buckets.forget(transaction, number)
     transaction.run(_FORGET_GROUP, (number,))
     return rows
 

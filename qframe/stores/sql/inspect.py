@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from operator import itemgetter
 from typing import Final
 
-from sqlalchemy import Table, bindparam, select
+from sqlalchemy import bindparam, select
 from typing_extensions import override
 
 from qframe.codec import time_of_token
@@ -19,7 +18,6 @@ from qframe.stores.sql.audit import verify
 from qframe.stores.sql.counts import stats
 from qframe.stores.sql.cursors import (
     CURSORS,
-    GROUPS,
     CursorRow,
     known_group,
 )
@@ -32,19 +30,14 @@ from qframe.stores.sql.records import (
 )
 from qframe.stores.sql.role import SqlRole
 from qframe.stores.sql.schema import (
-    PER_TOPIC,
     HeadState,
-    backlog,
     dead,
     held,
     is_there,
     later,
-    log,
     subjects,
 )
 from qframe.stores.sql.search_rows import (
-    SqlLineReader,
-    behind,
     record_of_held,
     records_behind,
 )
@@ -74,22 +67,6 @@ _HELD: Final = Statement(
     .limit(bindparam("most")),
     "at most",
 )  # fmt: skip
-_FIND: Final = {
-    table.name: Statement(
-        select(table).where(
-            column >= bindparam("first"), column < bindparam("end"), table.c.id == bindparam("i")
-        ),
-        "first end i",
-    )
-    for table, column in (
-        (subjects, subjects.c.cursor),
-        (backlog, backlog.c.cursor),
-        (dead, dead.c.cursor),
-        (log, log.c.slot),
-        (later, later.c.slot),
-        (held, held.c.slot),
-    )
-}
 
 
 class SqlInspecting(SqlRole, Inspecting):
@@ -104,10 +81,6 @@ class SqlInspecting(SqlRole, Inspecting):
         self, topic: Topic, group: str, *, states: Sequence[str], limit: int = 20
     ) -> list[Record]:
         return self._read(topic, peek, group, states, limit)
-
-    @override
-    def explain(self, topic: Topic, message_id: str) -> list[Record]:
-        return self._read(topic, explain, message_id)
 
     @override
     def verify(self, topic: Topic) -> list[str]:
@@ -197,44 +170,3 @@ def _kept_back(transaction: Transaction, ref: TopicRef, slot: int, limit: int) -
         yield record_of_delayed(ref, slot, row)
     for row in transaction.rows(_HELD, (at, limit)):
         yield record_of_held(ref, slot, row)
-
-
-def explain(transaction: Transaction, ref: TopicRef, message_id: str) -> list[Record]:
-    """Where a message stands now: a record for each place."""
-    now_ms = transaction.now_ms()
-    groups = {name: number for number, name in transaction.rows(GROUPS, (ref.id,))}
-    line = SqlLineReader(transaction, ref, groups, now_ms)
-
-    def rows_of(table: Table, span: tuple[int, int]) -> list[tuple[int, Row]]:
-        # Sorted here: asked for it in the order of its key the server might read the whole table.
-        rows = sorted(
-            transaction.rows(_FIND[table.name], (*span, message_id)), key=itemgetter(0, 1)
-        )
-        return [(row[0] % PER_TOPIC, row) for row in rows if ref.is_in_use(row[0] % PER_TOPIC)]
-
-    logged = rows_of(log, ref.slot_range())
-    found: list[Record] = []
-    for name, number in groups.items():
-        span = ref.cursor_range(number)
-        mine = [
-            record_of_head(ref, name, HeadRow(*row), now_ms) for _, row in rows_of(subjects, span)
-        ]
-        for _, row in rows_of(backlog, span):
-            head = heads.fetched(transaction, row[0], row[1])
-            if head is not None:
-                some = behind(transaction, head, message_id, max(1, head.given))
-                records = records_behind(ref, name, head, some, now_ms)
-                mine += [record for record in records if record.seq == row[2]]
-        mine += [record_of_dead(ref, name, row) for _, row in rows_of(dead, span)]
-        elsewhere = {(record.slot, record.seq) for record in mine}
-        found += mine
-        found += [
-            line.in_line(name, slot, row[1:])
-            for slot, row in logged
-            if (slot, row[1]) not in elsewhere
-        ]
-    if not found:
-        found = [record_of_log(ref, None, slot, "todo", row[1:]) for slot, row in logged]
-    found += [record_of_delayed(ref, slot, row) for slot, row in rows_of(later, ref.slot_range())]
-    found += [record_of_held(ref, slot, row) for slot, row in rows_of(held, ref.slot_range())]
-    return found

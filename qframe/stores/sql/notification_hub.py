@@ -25,7 +25,7 @@ from qframe.errors import QFrameError
 from qframe.forks import Forks
 from qframe.service import Service
 from qframe.stores.sql.bell import NotifiedBell, WatchedFileBell
-from qframe.stores.sql.notifications import topic_and_group, topic_and_slots
+from qframe.stores.sql.notifications import space_of, topic_and_slots
 from qframe.stores.sql.padding import padded
 from qframe.stores.sql.schema import PER_TOPIC, slots
 
@@ -55,11 +55,11 @@ class NotificationHub:
             return self._added(WatchedFileBell(watch, self._forget))
         return self._added(NotifiedBell(topics=numbers, release=self._forget))
 
-    def of_roster(self, topic: int, group: str) -> NotifiedBell | None:
-        """A bell that rings when a roster may have changed; None where nobody can tell."""
+    def of_documents(self, topic: int, group: str, space: str) -> NotifiedBell | None:
+        """A bell that rings when documents may have changed; None where nobody can tell."""
         if not self._database.backend.notifies:
             return None
-        return self._added(NotifiedBell(roster=(topic, group), release=self._forget))
+        return self._added(NotifiedBell(space=(topic, space, group), release=self._forget))
 
     def on_committed(self, notifications: Sequence[str]) -> None:
         """Notes a commit of this process; where all processes are notified, so is this one."""
@@ -67,13 +67,13 @@ class NotificationHub:
             self.notify(notifications)
 
     def notify(self, notifications: Sequence[str]) -> None:
-        """Rings the bells whose topic or roster they name."""
+        """Rings the bells whose topic, or space of documents, they name."""
         for notification in notifications:
-            messages, roster = topic_and_slots(notification), topic_and_group(notification)
+            messages, space = topic_and_slots(notification), space_of(notification)
             for bell in self.all():
                 if messages and (messages[0] in bell.topics or isinstance(bell, WatchedFileBell)):
                     bell.notify(messages[1])
-                elif roster and roster == bell.roster:
+                elif space and space == bell.space:
                     bell.notify(None)
 
     def ring(self) -> None:

@@ -35,6 +35,7 @@ from sqlalchemy.dialects import mysql, postgresql
 from sqlalchemy.types import TypeEngine
 
 from qframe.drivers.sql_backend import PREFIX
+from qframe.stores.documents import NAME_LENGTH
 from qframe.topic import MAX_KEY_BYTES, MAX_SLOTS
 
 PER_TOPIC: Final = MAX_SLOTS
@@ -308,26 +309,15 @@ held: Table = _table(
 )
 held_due: Index = _second_index("held_due", held.c.slot, held.c.due, only=held.c.due)
 
-# Who takes part in a group, and which slots are whose, since version 2. A group that nobody has
-# ever attended has no row in `rosters`.
-rosters: Table = _table("rosters", _integer("group_id", key=True), _integer("version"))
-
-members: Table = _table(
-    "members",
+# What stands beside the messages of a group: see `stores.documents`.
+documents: Table = _table(
+    "documents",
     _integer("group_id", key=True),
-    _name("member", MEMBER, key=True),
-    _integer("since"),
-    _integer("until"),
-)
-Index(PREFIX + "members_until", members.c.group_id, members.c.until)
-
-owners: Table = _table(
-    "owners",
-    _integer("group_id", key=True),
-    _integer("slot", key=True),
-    _name("member", MEMBER),
-    _name("epoch", TOKEN),
-    _integer("since"),
+    _name("space", NAME, key=True),
+    _name("name", NAME_LENGTH, key=True),
+    _integer("version"),
+    _integer("written_at"),
+    _long("value"),
 )
 
 # The last number that a topic or a group was given, since version 4: none is given twice, so what
@@ -335,22 +325,9 @@ owners: Table = _table(
 # those who take a number.
 numbers: Table = _table("numbers", _integer("sort", key=True), _integer("last"))
 
-# What is tuned of a group, and its bucket of tokens (`level` in millionths), since version 5.
-tunings: Table = _table(
-    "tunings", _integer("group_id", key=True), _name("name", NAME, key=True), _long("value")
-)
-
+# The bucket of tokens of a group (`level` in millionths), since version 5.
 buckets: Table = _table(
     "buckets", _integer("group_id", key=True), _integer("level"), _integer("at")
-)
-
-# What workers say of their consumers, since version 7.
-reports: Table = _table(
-    "reports",
-    _integer("group_id", key=True),
-    _name("worker", MEMBER, key=True),
-    _integer("at"),
-    _long("text"),
 )
 
 # How attempts have ended, of topics with a history, since version 8: see `stores.history`. A number

@@ -6,10 +6,14 @@ from collections.abc import Sequence
 
 from qframe.clock import Clock
 from qframe.drivers.sql import Database
+from qframe.stores.controls import Controls
+from qframe.stores.documents import Space
+from qframe.stores.rosters import Rosters
 from qframe.stores.sql.bell import NotifiedBell
-from qframe.stores.sql.controls import SqlControls
+from qframe.stores.sql.buckets import SqlBuckets
 from qframe.stores.sql.copying import SqlCopying
 from qframe.stores.sql.dead import SqlDeadLetters
+from qframe.stores.sql.documents import SqlDocuments
 from qframe.stores.sql.groups import SqlGroups
 from qframe.stores.sql.growing import SqlGrowing
 from qframe.stores.sql.inspect import SqlInspecting
@@ -19,7 +23,6 @@ from qframe.stores.sql.notification_hub import NotificationHub
 from qframe.stores.sql.publish import SqlPublishing
 from qframe.stores.sql.pull import SqlPulling
 from qframe.stores.sql.repair import SqlRepairing
-from qframe.stores.sql.rosters import SqlRosters
 from qframe.stores.sql.search import SqlSearching
 from qframe.stores.sql.settle import SqlSettling
 from qframe.stores.sql.timers import SqlTimers
@@ -30,9 +33,9 @@ from qframe.topic import Topic
 
 
 class SqlStore(
-    SqlTopics, SqlPublishing, SqlPulling, SqlSettling, SqlGroups, SqlRosters, SqlControls,
+    SqlTopics, SqlPublishing, SqlPulling, SqlSettling, SqlGroups, SqlDocuments, SqlBuckets,
     SqlTimers, SqlUnblocking, SqlDeadLetters, SqlRepairing, SqlInspecting, SqlSearching, SqlLogs,
-    SqlCopying, SqlGrowing,
+    SqlCopying, SqlGrowing, Rosters, Controls,
 ):  # fmt: skip
     """Messages in the tables of a database.
 
@@ -66,9 +69,9 @@ class SqlStore(
         """A bell that rings when one of these topics may have something new."""
         return self._bells.of_topics([self._ref(topic).id for topic in topics])
 
-    def roster_bell(self, topic: Topic, group: str) -> NotifiedBell | None:
-        """A bell that rings when the roster may have changed; None where the server cannot say."""
-        return self._bells.of_roster(self._ref(topic).id, group)
+    def document_bell(self, topic: Topic, group: str, space: Space) -> NotifiedBell | None:
+        """A bell for a space's documents; None where the server cannot say."""
+        return self._bells.of_documents(self._ref(topic).id, group, space)
 
     def reconnect(self) -> None:
         """Lets go of connections that nobody uses now."""

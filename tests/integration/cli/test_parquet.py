@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from cli_program import Program
+from whereabouts import whereabouts
 
 from qframe import Topic
 
@@ -61,7 +62,7 @@ def test_an_archive_in_a_folder_comes_back_as_it_was(program: Program, tmp_path:
     assert "10 duplicate" in program.ok(*command).out
     assert bodies(program)[0] == b'{"n": 0.50}'
     with program.app() as app:
-        [record] = app.store.explain(ORDERS, "m1-0")
+        [record] = whereabouts(app.store, ORDERS, "m1-0")
     assert (record.key, record.headers) == ("a", {"from": "shop"})
 
 

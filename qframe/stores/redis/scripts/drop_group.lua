@@ -8,7 +8,7 @@
 -- Promise: the group is gone with the first step; what is left is seen by nobody.
 local slot = KEYS[1]
 local kind, name, anyway = ARGV[1], ARGV[2], ARGV[3]
---@include closed head roster drop
+--@include closed head documents drop
 if anyway ~= '1' and is_closed(slot) then
   return refusal()
 end

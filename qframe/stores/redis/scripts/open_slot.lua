@@ -11,7 +11,7 @@
 -- Promise: one atomic step, but for remains; groups that are there keep what they have.
 local slot = KEYS[1]
 local kind, token, following, again, claimed = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
---@include closed head roster drop
+--@include closed head documents drop
 local opened = redis.call('GET', slot .. 'opened')
 if opened ~= token and opened ~= following and (opened or again == '1') then
   return refusal()

@@ -18,7 +18,7 @@
 local slot = KEYS[1]
 local given, kind, retain = ARGV[1], ARGV[2], tonumber(ARGV[3])
 local limit, history, past = tonumber(ARGV[4]), tonumber(ARGV[5]), ARGV[6]
---@include time closed head roster drop log
+--@include time closed head documents drop log
 if past == '0' and is_closed(slot) then
   return 0
 end

@@ -16,6 +16,7 @@ from servers import RedisServer
 from timer_acts import cancel, edit
 
 from qframe.outcomes import Verdict
+from qframe.stores.documents import NO_VERSION, Place, Space
 from qframe.stores.records import ChosenDead, TimerSpan
 from qframe.stores.redis import audit
 from qframe.stores.redis.store import RedisStore
@@ -273,69 +274,79 @@ def test_a_history(bench: Bench, counted: Count, kind: str) -> None:
     assert more[Verdict.ACK] == sum(together[1:])
 
 
+def test_documents(bench: Bench, counted: Count) -> None:
+    store, topic = bench.store, bench.topic("stream", "g")
+    write = partial(store.write_document, topic, "g", Space.TUNING)
+    look = partial(store.list_documents, topic, "g", Space.TUNING)
+    check(counted, "list_documents", ([0], look))
+    check(
+        counted, "write_document", ([0], partial(write, "a", "1", 7)),
+        ([0], partial(write, "a", None, 7)), ([1, 3], partial(write, "a", "1", NO_VERSION)),
+        ([1], partial(write, "a", "1")), ([1, 3], partial(write, "a", "2")),
+        ([0], partial(write, "a", "3", NO_VERSION)), ([0], partial(write, "a", None, NO_VERSION)),
+        ([1, 3], partial(write, "a", None)), ([2], partial(write, "a", None)),
+        ([2], partial(write, "a", None, NO_VERSION)),
+    )  # fmt: skip
+    for number in range(MANY):
+        write(f"{number}", "x")
+    check(counted, "list_documents", ([0], look))
+    places = [Place(topic, "g", Space.TUNING, f"{number}") for number in range(MANY)]
+    assert counted(lambda: store.read_documents(places)) == MANY
+
+
 def test_rosters(bench: Bench, counted: Count) -> None:
-    store, topic = bench.store, bench.topic("stream", "g", slots=64)
-    on = {
-        name: partial(getattr(store, name), topic, "g")
-        for name in ("heartbeat", "roster", "claim", "release_slots", "retire", "leave")
-    }
+    """A look at all documents, and a write where there is something to say."""
+    store, topic = bench.store, bench.topic("stream", "g", slots=2048)
+    [look], [_, write, nothing, more] = said("list_documents"), said("write_document")
+    change, slots = write + more, range(2048)
+    epochs = dict.fromkeys(slots, "0" * 16)
     versions: list[int] = []
 
-    def attend(member: str, lease_ms: int = 60_000) -> Callable[[], Any]:
-        return lambda: versions.append(on["heartbeat"](member, lease_ms))
+    def spent(name: str, *given: Any) -> int:
+        act = getattr(store, name)
+        return counted(lambda: versions.append(act(topic, "g", *given)))
 
-    def look(more: int = 0) -> Callable[[], Any]:
-        return lambda: on["roster"](versions[-1] + more)
-
-    def each(name: str, *given: Any) -> Callable[[], Any]:
-        return lambda: on[name](*given)
-
-    check(counted, "roster", ([0, 3], each("roster", 0)), ([1, 3], each("roster")))
-    check(counted, "heartbeat", ([0, 1, 2], attend("a")), ([0, 1], attend("b")), ([0], attend("a")))
-    check(counted, "roster", ([0], look()), ([1], look(1)))
-    epochs, slots = dict.fromkeys(range(64), "0" * 16), range(64)
-    check(
-        counted, "claim", ([0], each("claim", "c", epochs)), ([1, 2], each("claim", "a", epochs)),
-        ([1], each("claim", "a", epochs)), ([1], each("claim", "b", epochs)),
-    )  # fmt: skip
-    check(
-        counted, "release_slots", ([0], each("release_slots", "b", slots)),
-        ([0, 1], each("release_slots", "a", slots)), ([0], each("release_slots", "a", slots)),
-    )  # fmt: skip
-    retire = [each("retire", name) for name in "caa"]
-    check(counted, "retire", ([0], retire[0]), ([0, 1], retire[1]), ([0], retire[2]))
-    on["claim"]("b", epochs)
-    leave = [each("leave", name) for name in "cabb"]
-    check(counted, "leave", ([0], leave[0]), ([1], leave[1]), ([1, 2], leave[2]), ([0], leave[3]))
-    # Leases that have passed.
     for member in "ab":
-        attend(member)()
-    on["claim"]("a", {0: "0" * 16})
-    attend("a", 0)()
-    check(counted, "heartbeat", ([0, 3, 4, 5], attend("b")))
-    attend("b", 0)()
-    check(counted, "roster", ([2], look()))
-    check(counted, "heartbeat", ([0, 1, 3], attend("c")))
+        assert spent("heartbeat", member, 60_000) == look + change
+        assert spent("heartbeat", member, 60_000) == look + write
+    assert spent("roster") == spent("roster", versions[-1]) == look
+    assert spent("claim", "c", epochs) == look
+    assert spent("claim", "a", epochs) == look + change
+    assert spent("claim", "a", epochs) == spent("claim", "b", epochs) == look
+    assert spent("release_slots", "b", slots) == look
+    assert spent("release_slots", "a", slots) == look + change
+    assert spent("release_slots", "a", slots) == look
+    assert spent("retire", "c") == look
+    assert spent("retire", "a") == look + change
+    assert spent("retire", "a") == look
+    store.claim(topic, "g", "b", epochs)
+    assert spent("leave", "c") == look + nothing
+    assert spent("leave", "a") == look + change
+    assert spent("leave", "b") == look + change + change
+    assert spent("leave", "b") == look + nothing
+    # Leases that have passed: their owners go, and each of them; then it is looked at anew.
+    for member in "ab":
+        store.heartbeat(topic, "g", member, 60_000)
+    store.claim(topic, "g", "a", {0: "0" * 16})
+    store.heartbeat(topic, "g", "a", 0)
+    assert spent("roster") == look
+    assert spent("heartbeat", "b", 60_000) == look + 2 * change + look + write
+    store.heartbeat(topic, "g", "b", 0)
+    assert spent("heartbeat", "c", 60_000) == look + change + look + change
 
 
-def test_claiming_very_many_slots(bench: Bench, counted: Count) -> None:
-    topic = bench.topic("stream", "g", slots=64)
-    bench.store.heartbeat(topic, "g", "a", 60_000)
-    _, looking, more, _, each, step = said("claim")
-    epochs = dict.fromkeys(range(2048), "0" * 16)
-    spent = counted(lambda: bench.store.claim(topic, "g", "a", epochs))
-    assert spent == looking + more + 2047 // each + 2047 // step
-    looking, more, _, each, step = said("release_slots")
-    spent = counted(lambda: bench.store.release_slots(topic, "g", "a", range(2048)))
-    assert spent == looking + more + 2047 // each + 2047 // step
-
-
-def test_tuning_and_drawing_tokens(bench: Bench, counted: Count) -> None:
+def test_tuning_reporting_and_drawing_tokens(bench: Bench, counted: Count) -> None:
     topic = bench.topic("stream", "g", slots=4)
+    [look], [_, write, _, more] = said("list_documents"), said("write_document")
     values = {"threads": "4", "rate": "5/s", "paused": None}
     tune = partial(bench.store.tune, topic, "g", values)
-    check(counted, "tune", ([0, 1, 1, 1], tune))
+    assert counted(tune) == look + write + more
+    assert counted(tune) == look + write
     assert counted(lambda: bench.store.tunings([(topic, "g")] * 3)) == 3
+    report = partial(bench.store.report, topic, "g", "w")
+    assert counted(lambda: report("well")) == write + more + look
+    assert counted(lambda: report("ill")) == write + more
+    assert counted(lambda: bench.store.reports(topic, "g")) == look
     draw = partial(bench.store.draw, topic, "g", rate=1, per_ms=86_400_000, burst=5)
     check(
         counted,

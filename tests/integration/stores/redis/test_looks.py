@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from servers import RedisServer
+from whereabouts import whereabouts
 
 from qframe import Outgoing, QFrame, Topic
 from qframe.drivers.redis import Redis
@@ -114,7 +115,7 @@ def test_a_message_that_stands_still_is_found_whatever_is_settled_meanwhile(
         with monkeypatch.context() as patch:
             patch.setattr(Redis, "run", interrupted)
             name = f"order-{SETTLED * number + SETTLED + 200}"
-            found = store.explain(topic, name)
+            found = whereabouts(store, topic, name)
         assert [one.id for one in found] == [name]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from eventually import eventually
@@ -15,6 +16,7 @@ from qframe.stores.redis.store import RedisStore
 
 LEASE_MS = 60_000
 EPOCH = "0" * 15 + "1"
+ROSTER = b"qf:{qframe:t:0}:g:g:documents:roster"
 
 
 @pytest.mark.gate
@@ -45,7 +47,7 @@ def test_who_has_seen_what_a_server_lost_sees_what_is_done_after_it_came_back_ol
 
 @pytest.mark.gate
 def test_a_claim_whose_answer_was_lost_is_repeated_and_answers_what_it_won(
-    tmp_path: Path,
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     topic = Topic("t", slots=4)
     with RedisServer(tmp_path) as server, Proxy(server.port) as proxy:
@@ -56,9 +58,16 @@ def test_a_claim_whose_answer_was_lost_is_repeated_and_answers_what_it_won(
             store.heartbeat(topic, "g", member, LEASE_MS)
         assert store.claim(topic, "g", "b", {3: EPOCH}) == [3]
         epochs = dict.fromkeys(range(4), EPOCH)
-        proxy.drop_replies(1)
-        with pytest.raises(AnswerLost):
-            store.claim(topic, "g", "a", epochs)
+        write = store.write_document
+
+        def write_unheard(*words: Any) -> Any:
+            proxy.drop_replies(1)
+            return write(*words)
+
+        with monkeypatch.context() as patched:
+            patched.setattr(store, "write_document", write_unheard)
+            with pytest.raises(AnswerLost):
+                store.claim(topic, "g", "a", epochs)
         before = store.roster(topic, "g")
         assert store.claim(topic, "g", "a", epochs) == [0, 1, 2]
         assert store.roster(topic, "g") == before
@@ -83,7 +92,9 @@ def test_nothing_is_kept_of_members_that_are_gone_and_of_a_group_that_is_dropped
         store.claim(topic, "g", "is slow", {0: EPOCH})
         store.heartbeat(topic, "g", "is slow", 0)
         store.leave(topic, "g", "stranger")
-        assert set(server.call("KEYS", "*")) - set(before) == {b"qf:{qframe:t:0}:g:g:roster"}
+        assert set(server.call("KEYS", "*")) - set(before) == {ROSTER}
+        [(name, owners)] = server.call("HGETALL", ROSTER).items()
+        assert (name, owners.split(b" ", 2)[2]) == (b"owners", b"{}")
         store.heartbeat(topic, "g", "a", LEASE_MS)
         store.claim(topic, "g", "a", {0: EPOCH})
         store.drop_group(topic, "g")

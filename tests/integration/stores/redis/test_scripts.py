@@ -15,6 +15,7 @@ from script_heads import NAMES, head_of, named_in, repeated_in, text_of
 from servers import RedisServer
 from serving import Publishing, Serving
 from timer_acts import cancel, edit
+from whereabouts import whereabouts
 
 from qframe import Outgoing, Topic
 from qframe.clock import VirtualClock
@@ -123,7 +124,7 @@ def test_every_operation_works_on_a_server_that_has_forgotten_its_scripts(
     bench.publish(topic, "moved", "k")
     grown = growing.finish(growing.begin(4))
     bench.take(grown)
-    [moved] = forgetful.explain(grown, bench.got(grown)[0].id)
+    [moved] = whereabouts(forgetful, grown, bench.got(grown)[0].id)
     state = "doing" if topic.has_subjects else "absent"
     assert forgetful.hasten(grown, "g", moved.head_place) == state
     assert forgetful.skip(grown, "g", moved.head_place, "no") == state

@@ -107,7 +107,7 @@ def test_an_idle_worker_costs_redis_next_to_nothing(app: QFrame, redis_server: R
         eventually(lambda: app.admin.lag("orders", "billing") == 0)
         slots = [f"qf:{{{app.settings.namespace}:orders:{slot}}}:" for slot in range(16)]
         eventually(lambda: client.exists(*(f"{slot}asleep" for slot in slots)) == 16)
-        eventually(lambda: client.exists(f"{slots[0]}g:billing:reports"))
+        eventually(lambda: client.exists(f"{slots[0]}g:billing:documents:reports"))
         since_s = time.monotonic()
         before = client.info("stats")["total_commands_processed"]
         threading.Event().wait(2)

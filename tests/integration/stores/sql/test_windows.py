@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from databases import EPOCH, begun, entry, pulled
 from sqlalchemy import bindparam
+from whereabouts import whereabouts
 
 from qframe.drivers.sql import Row, Statement, Transaction
 from qframe.outcomes import Outcome, Verdict
@@ -96,7 +97,7 @@ def test_where_a_message_stands_is_told_without_reading_its_neighbours(
             [Settlement(one.slot, None, one.seq, "r", 1, EPOCH, Verdict.DEAD) for one in got],
         )  # fmt: skip
     read = counted_rows(monkeypatch)
-    [found] = store.explain(topic, entries[COUNT // 2].id)
+    [found] = whereabouts(store, topic, entries[COUNT // 2].id)
     assert found.state == {"later": "waiting", "behind": "todo"}.get(place, place)
     assert max(read) <= 2
 

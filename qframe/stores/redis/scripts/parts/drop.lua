@@ -13,10 +13,11 @@ local function drop(slot, name, kind)
   local at = slot .. 'g:' .. name .. ':'
   redis.call('UNLINK', group.cursor, group.waiting, group.retry, group.todo, group.doing,
     group.tries, group.following, group.dead, group.graves, group.named, group.keyed,
-    at .. 'tuned', at .. 'bucket', at .. 'reports', at .. 'history', at .. 'ended')
-  local roster = roster_of(slot, name)
-  if redis.call('UNLINK', roster.key, roster.members, roster.joined, roster.owners) > 0 then
-    ring_roster(roster)
+    at .. 'bucket', at .. 'history', at .. 'ended')
+  for _, space in ipairs({ 'roster', 'tuning', 'reports' }) do
+    if redis.call('UNLINK', documents_of(slot, name, space)) == 1 then
+      ring_documents(slot, name, space)
+    end
   end
   if has_backlog then
     -- A scan from the beginning would look at what it has emptied, and find nothing any more.

@@ -1,0 +1,85 @@
+"""What is tuned of a group, and what its workers report, as documents.
+
+All that is tuned of a group is one document, a JSON object of texts by name; each worker's report
+is a document of its own, under the worker's id.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, Protocol
+
+import msgspec
+
+from qframe.stores.bucket import Buckets
+from qframe.stores.documents import NO_VERSION, Document, Documents, Place, Space
+from qframe.stores.types import REPORTS_MS, WorkerReport
+from qframe.topic import Topic
+
+_TUNING: Final = "tuning"
+
+
+class Controls(Documents, Buckets, Protocol):
+    """Settings of a group that may change while its workers run, and what the workers share."""
+
+    def tune(self, topic: Topic, group: str, values: Mapping[str, str | None]) -> None:
+        """Sets values by name, in one step; None takes one back. The others stay."""
+        written = None
+        while written is None:
+            listed = self.list_documents(topic, group, Space.TUNING).documents
+            before = {name: text for each in listed for name, text in _values(each).items()}
+            after = {name: text for name, text in {**before, **values}.items() if text is not None}
+            version = listed[0].version if listed else NO_VERSION
+            text = msgspec.json.encode(after).decode() if after else None
+            written = self.write_document(topic, group, Space.TUNING, _TUNING, text, version)
+
+    def tunings(self, asked: Sequence[tuple[Topic, str]]) -> list[dict[str, str] | None]:
+        """The settings of each group, in one round trip (on a cluster one to each node).
+
+        It is empty also for a group that there is not; None where it cannot be known now.
+        """
+        return tunings_in(self, asked)
+
+    def report(self, topic: Topic, group: str, worker: str, text: str) -> None:
+        """Keeps what a worker says of its consumer, in place of what it said before.
+
+        Reports older than a day are removed.
+        """
+        written = self.write_document(topic, group, Space.REPORTS, worker, text)
+        if written is not None and written.is_new:
+            for old in self.list_documents(topic, group, Space.REPORTS).documents:
+                if old.at_ms <= written.at_ms - REPORTS_MS:
+                    self.write_document(topic, group, Space.REPORTS, old.name, None, old.version)
+
+    def reports(self, topic: Topic, group: str) -> list[WorkerReport]:
+        """The last report of each worker, by worker."""
+        found = self.list_documents(topic, group, Space.REPORTS).documents
+        return [WorkerReport(each.name, each.at_ms, each.value) for each in found]
+
+
+class _Reading(Protocol):
+    def read_documents(self, places: Sequence[Place]) -> list[Document | None]:
+        """As of `Documents`."""
+
+
+def tunings_in(store: _Reading, asked: Sequence[tuple[Topic, str]]) -> list[dict[str, str] | None]:
+    """The settings of each group; None where they cannot be known now."""
+    found = store.read_documents([_place(topic, group) for topic, group in asked])
+    return [
+        None if each is None else {
+            name: text for name, text in sorted(_values(each).items()) if isinstance(text, str)
+        }
+        for each in found
+    ]  # fmt: skip
+
+
+def _place(topic: Topic, group: str) -> Place:
+    return Place(topic, group, Space.TUNING, _TUNING)
+
+
+def _values(document: Document) -> dict[str, Any]:
+    """What a document says by name; nothing where this version cannot read it."""
+    try:
+        return msgspec.json.decode(document.value, type=dict[str, Any])
+    except msgspec.DecodeError:
+        return {}

@@ -1,0 +1,155 @@
+"""Documents of groups, as rows. The row of the group is the lock of those who write some."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Final
+
+from sqlalchemy import bindparam, delete, select
+from typing_extensions import override
+
+from qframe.drivers.sql import Statement, Transaction
+from qframe.roster import fresh_version
+from qframe.stores.documents import (
+    NO_VERSION,
+    Document,
+    Documents,
+    Listed,
+    Place,
+    Space,
+    Written,
+)
+from qframe.stores.sql.cursors import known_group
+from qframe.stores.sql.notifications import notify_documents
+from qframe.stores.sql.padding import SIZES, padded
+from qframe.stores.sql.role import SqlRole
+from qframe.stores.sql.schema import documents, groups, topics
+from qframe.stores.sql.topic_ref import TopicRef
+from qframe.topic import Topic
+
+_GROUP: Final = select(groups.c.id).where(
+    groups.c.topic == bindparam("topic"), groups.c.name == bindparam("group")
+)
+_LOCK: Final = Statement(_GROUP.with_for_update(), "topic group")
+_IN_SPACE: Final = (documents.c.group_id == bindparam("of"), documents.c.space == bindparam("in"))
+_THIS: Final = (*_IN_SPACE, documents.c.name == bindparam("called"))
+_BEFORE: Final = Statement(
+    select(documents.c.version, documents.c.value).where(*_THIS), "of in called"
+)
+_ADD: Final = Statement(documents.insert(), "group_id space name version written_at value")
+_SET: Final = Statement(
+    documents.update().where(*_THIS).values(
+        version=bindparam("new"), written_at=bindparam("now"), value=bindparam("text")
+    ),
+    "new now text of in called",
+)  # fmt: skip
+_REMOVE: Final = Statement(delete(documents).where(*_THIS), "of in called")
+_LIST: Final = Statement(
+    select(documents.c.name, documents.c.value, documents.c.version, documents.c.written_at)
+    .where(*_IN_SPACE)
+    .order_by(documents.c.name),
+    "of in",
+)
+_FORGET: Final = Statement(delete(documents).where(documents.c.group_id == bindparam("of")), "of")
+
+
+class SqlDocuments(SqlRole, Documents):
+    """Documents by group, space and name."""
+
+    @override
+    def read_documents(self, places: Sequence[Place]) -> list[Document | None]:
+        return self._database.read_autocommit(lambda it: read(it, self.namespace, places))
+
+    @override
+    def write_document(
+        self, topic: Topic, group: str, space: Space, name: str, value: str | None,
+        version: int | None = None,
+    ) -> Written | None:  # fmt: skip
+        return self._write(topic, write, group, space, name, value, version)
+
+    @override
+    def list_documents(self, topic: Topic, group: str, space: Space) -> Listed:
+        return self._read(topic, listed, group, space)
+
+
+def read(
+    transaction: Transaction, namespace: str, places: Sequence[Place]
+) -> list[Document | None]:
+    """Each document."""
+    found: dict[tuple[str, ...], Document] = {}
+    asked = {(place.topic.name, place.space.value, place.name) for place in places}
+    for space, name in sorted({key[1:] for key in asked}):
+        names = sorted({topic for topic, *key in asked if key == [space, name]})
+        for some in padded(names):
+            words = (namespace, space, name, *some)
+            for topic, group, *rest in transaction.rows(_documents_of(len(some)), words):
+                found[topic, group, space, name] = Document(name, *rest)
+    return [
+        found.get(
+            (place.topic.name, place.group, place.space.value, place.name),
+            Document(place.name, "", NO_VERSION, 0),
+        )
+        for place in places
+    ]
+
+
+@lru_cache(maxsize=len(SIZES))
+def _documents_of(count: int) -> Statement:
+    """The documents of a name, of groups of so many topics; others cost nothing."""
+    names = [f"n{number}" for number in range(count)]
+    among = topics.c.name.in_([bindparam(name) for name in names])
+    query = (
+        select(
+            topics.c.name, groups.c.name,
+            documents.c.value, documents.c.version, documents.c.written_at,
+        )
+        .select_from(
+            topics.join(groups, groups.c.topic == topics.c.id).join(
+                documents, documents.c.group_id == groups.c.id
+            )
+        )
+        .where(
+            topics.c.namespace == bindparam("ns"), documents.c.space == bindparam("in"),
+            documents.c.name == bindparam("called"), among,
+        )
+    )  # fmt: skip
+    return Statement(query, f"ns in called {' '.join(names)}")
+
+
+def write(
+    transaction: Transaction, ref: TopicRef, group: str, space: Space, name: str,
+    value: str | None, version: int | None,
+) -> Written | None:  # fmt: skip
+    """Writes a document, or removes it; None if it has another version."""
+    # What is read together with a lock may be older than the lock.
+    row = transaction.row(_LOCK, (ref.id, group))
+    number = known_group(transaction, ref, group) if row is None else row[0]
+    place = number, space.value, name
+    known, before = transaction.row(_BEFORE, place) or (NO_VERSION, None)
+    if version is not None and version != known:
+        return None
+    now_ms, fresh = transaction.now_ms(), NO_VERSION if value is None else fresh_version()
+    if value is None:
+        transaction.run(_REMOVE, place)
+    elif before is None:
+        transaction.run(_ADD, (*place, fresh, now_ms, value))
+    else:
+        transaction.run(_SET, (fresh, now_ms, value, *place))
+    if value != before:
+        notify_documents(transaction, ref, group, space.value)
+    return Written(fresh, now_ms, before is None)
+
+
+def listed(transaction: Transaction, ref: TopicRef, group: str, space: Space) -> Listed:
+    """All documents of a space."""
+    number = known_group(transaction, ref, group)
+    rows = transaction.rows(_LIST, (number, space.value))
+    return Listed([Document(*row) for row in rows], transaction.now_ms())
+
+
+def forget(transaction: Transaction, ref: TopicRef, number: int, group: str) -> None:
+    """Forgets the documents of a group that is dropped."""
+    transaction.run(_FORGET, (number,))
+    for space in Space:
+        notify_documents(transaction, ref, group, space.value)
