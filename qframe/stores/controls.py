@@ -27,9 +27,10 @@ class Controls(Documents, Buckets, Protocol):
         written = None
         while written is None:
             listed = self.list_documents(topic, group, Space.TUNING).documents
-            before = {name: text for each in listed for name, text in _values(each).items()}
+            seen = {each.name: each for each in listed}.get(_TUNING)
+            before = {} if seen is None else _values(seen)
             after = {name: text for name, text in {**before, **values}.items() if text is not None}
-            version = listed[0].version if listed else NO_VERSION
+            version = NO_VERSION if seen is None else seen.version
             text = msgspec.json.encode(after).decode() if after else None
             written = self.write_document(topic, group, Space.TUNING, _TUNING, text, version)
 

@@ -6,6 +6,7 @@ import pytest
 from bench import Bench
 
 from qframe.errors import UnknownGroup, UnknownTopic
+from qframe.stores.documents import Space
 from qframe.topic import Topic
 
 
@@ -66,3 +67,15 @@ def test_a_group_that_was_dropped_leaves_nothing_to_the_next_of_its_name(
     assert tuned(bench, topic) == {}
     bench.store.subscribe(topic, "g")
     assert (tuned(bench, topic), tuned(bench, topic, "h")) == ({}, {"threads": "1"})
+
+
+def test_documents_of_a_newer_version_beside_what_is_tuned_stay_and_are_in_nobodys_way(
+    bench: Bench,
+) -> None:
+    topic = bench.topic("stream", "g")
+    bench.store.write_document(topic, "g", Space.TUNING, "newer", "what")
+    bench.store.tune(topic, "g", {"threads": "1"})
+    bench.store.tune(topic, "g", {"rate": "3/s"})
+    assert tuned(bench, topic) == {"threads": "1", "rate": "3/s"}
+    found = bench.store.list_documents(topic, "g", Space.TUNING).documents
+    assert [each.name for each in found] == ["newer", "tuning"]
