@@ -209,12 +209,13 @@ class SchemaMismatch(QFrameError):
     def __init__(self, store: str, found: int, known: int = 1, first: int = 1) -> None:
         what = f"the tables in {store} are at version {found}, while qframe knows up to {known}"
         remedy = "run: qframe migrate" if found < known else "upgrade qframe"
-        if 0 < found < first:
-            what = f"the tables in {store} are at version {found}, which was never released"
-            remedy = "drop the tables qframe_*, or name another store"
         if not found:
-            what = f"the database {store} has no tables of qframe yet"
-            remedy += ", or name another store"
+            what, remedy = (
+                f"{store} has no tables of qframe yet",
+                f"{remedy}, or name another store",
+            )
+        elif found < first:
+            remedy = "it was never released: drop the tables qframe_*, or name another store"
         super().__init__(f"{what}; {remedy}")
         self.found, self.known = found, known
 

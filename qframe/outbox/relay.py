@@ -42,13 +42,12 @@ from qframe.runtime.context import ConsumerContext
 from qframe.runtime.feed.slots import Slots
 from qframe.service import SteppedService
 from qframe.stores.base import Groups, Inspecting, Searching, Topics
-from qframe.stores.records import Sought
+from qframe.stores.searching import stands
 from qframe.stores.types import Entry
 from qframe.topic import Kind, Topic
 
 GROUP: Final = "relay"
 BATCH: Final = 500
-LOOKED: Final = 1000
 BATCH_BYTES: Final = 8 * 2**20
 FIRST_BATCH: Final = 16
 SOONEST_S: Final = 0.005
@@ -323,7 +322,7 @@ class Relay(SteppedService):
         there = {}
         for row in doubtful:
             self._steps.begin()
-            if self._is_there(topic, row.id):
+            if stands(self._store, topic, row.id):
                 there[row.number] = row.id
         self._gone |= there
         if self._events:
@@ -331,15 +330,6 @@ class Relay(SteppedService):
                 "outbox.doubted", topic=topic.name, count=len(doubtful), there=len(there)
             )
         return [row for row in rows if row.number not in there]
-
-    def _is_there(self, topic: Topic, message_id: str) -> bool:
-        """Whether a message of an id stands anywhere in a topic."""
-        sought, place = Sought(id=message_id), None
-        while True:
-            page = self._store.scan(topic, place, LOOKED, sought)
-            if page.records or page.place is None:
-                return bool(page.records)
-            place = page.place
 
     def _entries(self, topic: Topic, rows: list[OutboxRow]) -> tuple[list[OutboxRow], list[Entry]]:
         """The rows that make sense, and their entries; behind one that does not its line waits."""

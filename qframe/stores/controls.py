@@ -29,7 +29,8 @@ class Controls(Documents, Buckets, Protocol):
             listed = self.list_documents(topic, group, Space.TUNING).documents
             seen = {each.name: each for each in listed}.get(_TUNING)
             before = {} if seen is None else _values(seen)
-            after = {name: text for name, text in {**before, **values}.items() if text is not None}
+            kept = {name: value for name, value in before.items() if name not in values}
+            after = kept | {name: text for name, text in values.items() if text is not None}
             version = NO_VERSION if seen is None else seen.version
             text = msgspec.json.encode(after).decode() if after else None
             written = self.write_document(topic, group, Space.TUNING, _TUNING, text, version)

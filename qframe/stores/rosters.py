@@ -3,7 +3,9 @@
 Each member has a document of its own, `member/<id>`: since when it is there, how long its lease is
 from each write on, and whether it retires. So beats of members never meet. One more, `owners`, has
 the owner of each slot, and is changed only by who has read what it says. An owner counts while its
-member is there and its lease has not passed; all others' slots are free.
+member is there and its lease has not passed; all others' slots are free. A member whose document
+this version cannot read counts for `UNREAD_MS` from when that was written, and a slot whose entry
+it cannot read is left to its owner.
 
     absent ──heartbeat──► member ──claim──► member and owner ──release_slots──► member
        ▲                    │ heartbeat: the lease begins anew      │
@@ -36,6 +38,9 @@ from qframe.stores.bell import Bell
 from qframe.stores.documents import Document, DocumentBells, Documents, Listed, Space
 from qframe.topic import Topic
 
+UNREAD_MS: Final = 600_000
+"""For how long a member counts that a newer version has written."""
+
 _MEMBER: Final = "member/"
 _OWNERS: Final = "owners"
 
@@ -61,6 +66,7 @@ class _Seen:
         leases: what their documents say.
         versions: those of their documents.
         owners: the owners of slots, also those that do not count.
+        unread: the entries of slots that cannot be read.
     """
 
     def __init__(self, listed: Listed) -> None:
@@ -70,7 +76,8 @@ class _Seen:
         self.versions: dict[str, int] = {}
         self.owners: dict[int, Owner] = {}
         self.owners_version: int = NO_VERSION
-        self._unread: dict[str, Any] = {}
+        self.unread: dict[str, Any] = {}
+        self._strangers: set[str] = set()
         for document in listed.documents:
             if document.name == _OWNERS:
                 self._read_owners(document)
@@ -85,7 +92,7 @@ class _Seen:
 
     def counting(self) -> dict[int, Owner]:
         """The owners whose member is living, by slot."""
-        living = self.living()
+        living = self.living().keys() | self._strangers
         return {slot: each for slot, each in sorted(self.owners.items()) if each.member in living}
 
     def text_of(self, owners: Mapping[int, Owner]) -> str:
@@ -93,7 +100,7 @@ class _Seen:
         told = {
             str(each.slot): (each.member, each.epoch, each.since_ms) for each in owners.values()
         }
-        return msgspec.json.encode(self._unread | told).decode()
+        return msgspec.json.encode(self.unread | told).decode()
 
     def version(self) -> int:
         """The roster's version: a name for members and owners, whatever their leases are."""
@@ -109,7 +116,9 @@ class _Seen:
         try:
             lease = msgspec.json.decode(document.value, type=_Lease)
         except msgspec.DecodeError:
-            return  # of a newer version
+            if document.at_ms + UNREAD_MS > self.now_ms:
+                self._strangers.add(name)
+            return
         until_ms = document.at_ms + lease.lease_ms
         self.members[name] = Member(name, lease.since_ms, until_ms, retiring=lease.retiring)
         self.leases[name] = lease
@@ -125,7 +134,7 @@ class _Seen:
                 member, epoch, since_ms = msgspec.convert(entry, type=tuple[str, str, int])
                 self.owners[int(slot)] = Owner(int(slot), member, epoch, since_ms)
             except ValueError:
-                self._unread[slot] = entry
+                self.unread[slot] = entry
 
 
 class Rosters(Documents, DocumentBells, Protocol):
@@ -183,7 +192,9 @@ class Rosters(Documents, DocumentBells, Protocol):
             owners.clear()
             if member in seen.living():
                 mine = {
-                    slot: Owner(slot, member, each, seen.now_ms) for slot, each in epochs.items()
+                    slot: Owner(slot, member, each, seen.now_ms)
+                    for slot, each in epochs.items()
+                    if str(slot) not in seen.unread
                 }
                 owners.update(mine | seen.owners)
             return owners or seen.owners
@@ -231,7 +242,7 @@ def _cleared(store: Documents, topic: Topic, group: str) -> _Seen:
         if not passed and seen.counting() == seen.owners:
             return seen
         if _write_owners(store, topic, group, seen, seen.counting()):
-            for member in passed:  # but for one that was heard meanwhile
+            for member in sorted(passed):  # but for one that was heard meanwhile
                 name, version = _MEMBER + member, seen.versions[member]
                 store.write_document(topic, group, Space.ROSTER, name, None, version)
 

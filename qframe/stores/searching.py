@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Callable, Sequence
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Protocol
 
 import msgspec
 
@@ -32,6 +32,29 @@ OPEN: Final = "!open"
 
 SKEW_MS: Final = 2_000
 """How far the clock of a producer may be from the store's, so that its ids are still found."""
+
+
+_LOOKED: Final = 1000
+
+
+class Scanning(Protocol):
+    """The part of a store that looks at every message."""
+
+    def scan(
+        self, topic: Topic, place: str | None = None, limit: int = 500,
+        sought: Sought | None = None,
+    ) -> ScanPage:  # fmt: skip
+        """As of `Searching`."""
+
+
+def stands(store: Scanning, topic: Topic, message_id: str) -> bool:
+    """Whether a message of an id stands anywhere in a topic; it looks at all that is there."""
+    page = ScanPage([], 0, None)
+    while not page.records:
+        page = store.scan(topic, page.place, _LOOKED, Sought(id=message_id))
+        if page.place is None:
+            break
+    return bool(page.records)
 
 
 def next_token(token: str) -> str:

@@ -150,8 +150,8 @@ STORES: Final = [
     Mutant(
         "a document of Redis is removed whatever its version is",
         "stores/redis/scripts/write_document.lua",
-        "if seen ~= '' and seen ~= version then",
-        "if seen ~= '' and fresh ~= '0' and seen ~= version then",
+        "if seen ~= '' and tonumber(seen) ~= tonumber(version or 0) then",
+        "if seen ~= '' and fresh ~= '0' and tonumber(seen) ~= tonumber(version or 0) then",
         conforms("documents", "redis", "another_version"),
     ),
     Mutant(

@@ -3,8 +3,8 @@
 -- KEYS[1] slot: the slot's prefix; what is touched begins with it.
 -- ARGV[1] kind, ARGV[2] name (group), ARGV[3] anyway (1 if also where the slot is closed, else 0).
 -- Reply: [1 if it collected till now, else 0; 1 if there is more to remove, else 0].
--- Cost: 7 commands, 8 of a stream; in ordered topics, and of a group that has kept order, 1 more,
---   and 2 for each subject of a step; 1 more in slot 0 if anybody has attended.
+-- Cost: 9 commands, 10 of a stream; in ordered topics, and of a group that has kept order, 1 more,
+--   and 2 for each subject of a step; 1 more in slot 0 for each space with documents.
 -- Promise: the group is gone with the first step; what is left is seen by nobody.
 local slot = KEYS[1]
 local kind, name, anyway = ARGV[1], ARGV[2], ARGV[3]

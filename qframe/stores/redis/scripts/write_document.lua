@@ -19,7 +19,7 @@ end
 local documents = documents_of(slot, name, space)
 local before = redis.call('HGET', documents, document)
 local version, old = string.match(before or '0 0 ', '^(%d+) %d+ (.*)$')
-if seen ~= '' and seen ~= version then
+if seen ~= '' and tonumber(seen) ~= tonumber(version or 0) then -- what cannot be read has none
   return { -1 }
 end
 local now = time_ms(given)
