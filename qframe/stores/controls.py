@@ -50,7 +50,8 @@ class Controls(Documents, Buckets, Protocol):
         written = self.write_document(topic, group, Space.REPORTS, worker, text)
         if written is not None and written.is_new:
             for old in self.list_documents(topic, group, Space.REPORTS).documents:
-                if old.at_ms <= written.at_ms - REPORTS_MS:
+                is_old = old.at_ms <= written.at_ms - REPORTS_MS
+                if is_old and old.version != NO_VERSION:  # which only a newer version can read
                     self.write_document(topic, group, Space.REPORTS, old.name, None, old.version)
 
     def reports(self, topic: Topic, group: str) -> list[WorkerReport]:
