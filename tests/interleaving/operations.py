@@ -346,19 +346,19 @@ OPERATIONS = [
     Operation("list_documents", _each(lambda store, topic: _values(store.list_documents(
         topic, "g", Space.TUNING))), looks=True),
     Operation("heartbeat", lambda by: lambda store, topic: store.heartbeat(
-        topic, "g", f"m{by.number}", LEASE_MS), seen=nothing),
+        topic, "g", f"m{by.number}", LEASE_MS), seen=nothing, by_step=True),
     Operation("roster", _each(lambda store, topic: store.roster(topic, "g")), looks=True,
               seen=_of_roster),
-    Operation("claim", _claim),
+    Operation("claim", _claim, by_step=True),
     Operation("release_slots", _each(lambda store, topic: store.release_slots(
-        topic, "g", "m0", [0]))),
-    Operation("retire", _each(lambda store, topic: store.retire(topic, "g", "m0"))),
-    Operation("leave", _each(lambda store, topic: store.leave(topic, "g", "m0"))),
-    Operation("tune", _tune),
+        topic, "g", "m0", [0])), by_step=True),
+    Operation("retire", _each(lambda store, topic: store.retire(topic, "g", "m0")), by_step=True),
+    Operation("leave", _each(lambda store, topic: store.leave(topic, "g", "m0")), by_step=True),
+    Operation("tune", _tune, by_step=True),
     Operation("tunings", _each(lambda store, topic: store.tunings([(topic, "g")])), looks=True),
     Operation("draw", lambda by: lambda store, topic: store.draw(
         topic, "g", 2, rate=3, per_ms=1000, burst=3)),
-    Operation("report", _report),
+    Operation("report", _report, by_step=True),
     Operation("reports", _each(lambda store, topic: store.reports(topic, "g")), looks=True),
     Operation("change_timers edit", _edit, SUBJECTS),
     Operation("change_timers cancel", _cancel, SUBJECTS),

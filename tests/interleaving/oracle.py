@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
 from interleaving.operations import STATES, Operation
@@ -10,7 +11,9 @@ from interleaving.plain import plain
 from interleaving.scenes import LEASE_MS, Act, Scene, SceneClock, epoch
 from qframe.errors import QFrameError
 from qframe.stores.base import Store
+from qframe.stores.controls import Controls
 from qframe.stores.model.store import ModelStore
+from qframe.stores.rosters import Rosters
 from qframe.stores.types import PullRequest, PullTerms
 from qframe.topic import Kind, Topic
 
@@ -94,6 +97,15 @@ def endings(
             return found
 
 
+ABOVE = {
+    name: function
+    for role in (Rosters, Controls)
+    for name, function in vars(role).items()
+    if callable(function) and not name.startswith("_")
+}
+"""What is written above the operations of a store: each is several calls."""
+
+
 class _Calls:
     """A store before one of whose calls something happens."""
 
@@ -101,6 +113,8 @@ class _Calls:
         self._store, self._left, self.act = store, at, act
 
     def __getattr__(self, name: str) -> Any:
+        if name in ABOVE:
+            return partial(ABOVE[name], self)
         found = getattr(self._store, name)
 
         def call(*args: Any, **options: Any) -> Any:
