@@ -28,6 +28,8 @@ of two is the later one cannot be told. A renewed lease is no change.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
+from functools import lru_cache
 from hashlib import blake2b
 from typing import Any, Final, Protocol
 
@@ -57,6 +59,14 @@ class _Lease(msgspec.Struct):
     retiring: bool = False
 
 
+class _Entry(msgspec.Struct, array_like=True, frozen=True):
+    """Whose a slot is, under which epoch and since when, as the document of owners has it."""
+
+    member: str
+    epoch: str
+    since_ms: int
+
+
 class _Seen:
     """A roster as it stood at one moment.
 
@@ -74,13 +84,14 @@ class _Seen:
         self.members: dict[str, Member] = {}
         self.leases: dict[str, _Lease] = {}
         self.versions: dict[str, int] = {}
-        self.owners: dict[int, Owner] = {}
+        self.owners: Mapping[int, _Entry] = {}
         self.owners_version: int = NO_VERSION
-        self.unread: dict[str, Any] = {}
+        self.unread: Mapping[str, Any] = {}
         self._strangers: set[str] = set()
         for document in listed.documents:
             if document.name == _OWNERS:
-                self._read_owners(document)
+                self.owners_version = document.version
+                self.owners, self.unread = _entries(document.value)
             elif document.name.startswith(_MEMBER):
                 self._read_member(document)
 
@@ -90,17 +101,16 @@ class _Seen:
             name: member for name, member in self.members.items() if member.until_ms > self.now_ms
         }
 
-    def counting(self) -> dict[int, Owner]:
+    def counting(self) -> Mapping[int, _Entry]:
         """The owners whose member is living, by slot."""
         living = self.living().keys() | self._strangers
-        return {slot: each for slot, each in sorted(self.owners.items()) if each.member in living}
+        if {each.member for each in self.owners.values()} <= living:
+            return self.owners
+        return {slot: each for slot, each in self.owners.items() if each.member in living}
 
-    def text_of(self, owners: Mapping[int, Owner]) -> str:
+    def text_of(self, owners: Mapping[int, _Entry]) -> str:
         """The text of the document of owners; what this version could not read stays in it."""
-        told = {
-            str(each.slot): (each.member, each.epoch, each.since_ms) for each in owners.values()
-        }
-        return msgspec.json.encode(self.unread | told).decode()
+        return msgspec.json.encode({**self.unread, **owners}).decode()
 
     def version(self) -> int:
         """The roster's version: a name for members and owners, whatever their leases are."""
@@ -123,18 +133,27 @@ class _Seen:
         self.members[name] = Member(name, lease.since_ms, until_ms, retiring=lease.retiring)
         self.leases[name] = lease
 
-    def _read_owners(self, document: Document) -> None:
-        self.owners_version = document.version
+
+_OWNERS_DECODER: Final = msgspec.json.Decoder(dict[int, _Entry])
+
+
+@lru_cache(maxsize=16)  # it is read at each beat, and changes seldom
+def _entries(text: str) -> tuple[Mapping[int, _Entry], Mapping[str, Any]]:
+    """What a document of owners says by slot, and the entries that this version cannot read."""
+    with suppress(msgspec.DecodeError):
+        return _OWNERS_DECODER.decode(text), {}
+    try:
+        entries = msgspec.json.decode(text, type=dict[str, Any])
+    except msgspec.DecodeError:
+        return {}, {}
+    known: dict[int, _Entry] = {}
+    unread: dict[str, Any] = {}
+    for slot, entry in entries.items():
         try:
-            entries = msgspec.json.decode(document.value, type=dict[str, Any])
-        except msgspec.DecodeError:
-            return
-        for slot, entry in entries.items():
-            try:
-                member, epoch, since_ms = msgspec.convert(entry, type=tuple[str, str, int])
-                self.owners[int(slot)] = Owner(int(slot), member, epoch, since_ms)
-            except ValueError:
-                self.unread[slot] = entry
+            known[int(slot)] = msgspec.convert(entry, type=_Entry)
+        except ValueError:
+            unread[slot] = entry
+    return known, unread
 
 
 class Rosters(Documents, DocumentBells, Protocol):
@@ -177,7 +196,11 @@ class Rosters(Documents, DocumentBells, Protocol):
         if version == seen and len(living) == len(found.members):
             return None
         members = sorted(living.values(), key=lambda each: (each.since_ms, each.id))
-        return Roster(version, members, found.counting())
+        owners = {
+            slot: Owner(slot, each.member, each.epoch, each.since_ms)
+            for slot, each in sorted(found.counting().items())
+        }
+        return Roster(version, members, owners)
 
     def claim(self, topic: Topic, group: str, member: str, epochs: Mapping[int, str]) -> list[int]:
         """Makes free slots the member's, each under the epoch given for it.
@@ -186,17 +209,17 @@ class Rosters(Documents, DocumentBells, Protocol):
         is refused, one that the member owns under another epoch too, and everything is if the
         member is not there or its lease has passed.
         """
-        owners: dict[int, Owner] = {}
+        owners: dict[int, _Entry] = {}
 
-        def claimed(seen: _Seen) -> dict[int, Owner]:
+        def claimed(seen: _Seen) -> Mapping[int, _Entry]:
             owners.clear()
             if member in seen.living():
                 mine = {
-                    slot: Owner(slot, member, each, seen.now_ms)
+                    slot: _Entry(member, each, seen.now_ms)
                     for slot, each in epochs.items()
                     if str(slot) not in seen.unread
                 }
-                owners.update(mine | seen.owners)
+                owners.update({**mine, **seen.owners})
             return owners or seen.owners
 
         _change_owners(self, topic, group, claimed)
@@ -248,7 +271,7 @@ def _cleared(store: Documents, topic: Topic, group: str) -> _Seen:
 
 
 def _change_owners(
-    store: Documents, topic: Topic, group: str, change: Callable[[_Seen], Mapping[int, Owner]]
+    store: Documents, topic: Topic, group: str, change: Callable[[_Seen], Mapping[int, _Entry]]
 ) -> None:
     """Writes other owners, by what the roster says when they are written."""
     while True:
@@ -258,7 +281,7 @@ def _change_owners(
 
 
 def _write_owners(
-    store: Documents, topic: Topic, group: str, seen: _Seen, owners: Mapping[int, Owner]
+    store: Documents, topic: Topic, group: str, seen: _Seen, owners: Mapping[int, _Entry]
 ) -> bool:
     """Writes owners, if they are others; False if somebody has done so since they were read."""
     if owners == seen.owners:
@@ -273,7 +296,7 @@ def _disown(
 ) -> None:
     """Frees slots of a member; all of them if none are named."""
 
-    def others(seen: _Seen) -> dict[int, Owner]:
+    def others(seen: _Seen) -> dict[int, _Entry]:
         return {
             slot: each for slot, each in seen.owners.items()
             if each.member != member or (slots is not None and slot not in slots)
