@@ -56,8 +56,8 @@ NEWER: Final[list[Mutant]] = [
     Mutant(
         "an owner of a newer version hides the members of its group",
         "stores/rosters.py",
-        "            except ValueError:\n",
-        "            except KeyError:\n",
+        "        except ValueError:\n",
+        "        except KeyError:\n",
         _record("redis and owner"),
     ),
     Mutant(
