@@ -38,7 +38,10 @@ _LOOKED: Final = 1000
 
 
 class Scanning(Protocol):
-    """The part of a store that looks at every message."""
+    """The part of a store that looks at every message of a topic."""
+
+    def latest(self, topics: Sequence[Topic]) -> list[Topic | None]:
+        """As of `Topics`."""
 
     def scan(
         self, topic: Topic, place: str | None = None, limit: int = 500,
@@ -48,13 +51,21 @@ class Scanning(Protocol):
 
 
 def stands(store: Scanning, topic: Topic, message_id: str) -> bool:
-    """Whether a message of an id stands anywhere in a topic; it looks at all that is there."""
-    page = ScanPage([], 0, None)
-    while not page.records:
-        page = store.scan(topic, page.place, _LOOKED, Sought(id=message_id))
-        if page.place is None:
-            break
-    return bool(page.records)
+    """Whether a message of an id stands anywhere in a topic; it looks at all that is there.
+
+    A topic that grows meanwhile is looked at again: a slot that was split has nothing any more.
+    """
+    before = None
+    while True:
+        [found] = store.latest([topic])
+        topic = topic if found is None else found
+        if before == (topic.slots, topic.growth):
+            return False
+        before, page = (topic.slots, topic.growth), ScanPage([], 0, "")
+        while page.place is not None:
+            page = store.scan(topic, page.place or None, _LOOKED, Sought(id=message_id))
+            if page.records:
+                return True
 
 
 def next_token(token: str) -> str:

@@ -22,7 +22,7 @@ from qframe.stores.doubling import Doubling
 from qframe.stores.growth_lease import GrowthTaken
 from qframe.stores.model.store import ModelStore
 from qframe.stores.records import HeadPlace, Record, Section
-from qframe.stores.searching import OPEN, next_token, sections_of
+from qframe.stores.searching import OPEN, next_token, sections_of, stands
 from qframe.stores.sql.role import SqlRole
 from qframe.stores.types import (
     LeaseRef,
@@ -798,3 +798,13 @@ def test_a_store_that_has_forgotten_a_growth_says_so_to_whoever_knows_of_it(
     with pytest.raises(SlotsClosed):
         bench.store.publish(known, [bench.entry(known, n, key=f"k{n}") for n in range(8)])
     assert bench.ack(topic, one) == SETTLED
+
+
+@pytest.mark.parametrize("kind", ["stream", "ordered"])
+def test_who_knows_a_topic_from_before_it_grew_still_finds_what_stands_there(
+    bench: Bench, kind: str
+) -> None:
+    before = bench.topic(kind, "g", slots=2)
+    bench.store.publish(before, [bench.entry(before, n, f"k{n}", id=f"m{n}") for n in range(8)])
+    grown(bench, before, 4)
+    assert [stands(bench.store, before, f"m{n}") for n in range(9)] == [True] * 8 + [False]

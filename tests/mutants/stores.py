@@ -127,6 +127,13 @@ STORES: Final = [
         conforms("settle", "redis", "any_order"),
     ),
     Mutant(
+        "a message of an outbox is looked for in the slots that its relay knew of",
+        "stores/searching.py",
+        "        topic = topic if found is None else found\n",
+        "",
+        conforms("growing", "model", "from_before_it_grew"),
+    ),
+    Mutant(
         "a roster is told without those whose lease has passed as that version",
         "stores/rosters.py",
         "found.version() if len(living) == len(found.members) else NO_VERSION",
