@@ -122,10 +122,11 @@ class SimulatedStray(SimulatedOperators[Binding]):
             store, worker="stray", session_s=world.plan.session_s, events=events,
             clock=self._stray, on_failure=self._failed,
         )  # fmt: skip
-        self._relay = self._outbox.relay_over(
+        relay = self._outbox.relay_over(
             connection, TopicCatalog(store), coordinator, events, self._failed
         )
-        self._relay.start()
+        relay.start()
+        self._relay = relay  # only now: it may be asked at any moment whether it is alive
 
     def _failed(self, part: str, error: BaseException) -> None:
         if not self._stray.dead:
