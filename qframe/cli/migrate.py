@@ -42,11 +42,11 @@ def migrate(
     known = tables.KNOWN
     try:
         found = tables.version_of(database)
+        if 0 < found < tables.FIRST or (check and not sql and found != known):
+            raise SchemaMismatch(database.shown, found, known, tables.FIRST)
         if sql:
             for statement in tables.sql(database, found) if found < known else []:
                 say(f"{statement};")
-        elif check and found != known:
-            raise SchemaMismatch(database.shown, found, known, tables.FIRST)
         else:
             for line in [] if check else tables.migrate(database):
                 say(line)

@@ -13,7 +13,7 @@ from sqlalchemy.schema import CreateIndex
 from qframe.doctor.findings import Finding
 from qframe.drivers.sql import Database, Statement, Transaction
 from qframe.stores.sql import schema
-from qframe.stores.sql.migrate import KNOWN, version_of
+from qframe.stores.sql.migrate import FIRST, KNOWN, version_of
 
 LITTLE_SPACE: Final = 256 * 2**20
 NO_SPACE: Final = 2**16  # a commit takes several pages of 4 KiB
@@ -74,11 +74,13 @@ def migrations(database: Database) -> Finding | None:
     found, known = version_of(database), KNOWN
     if found == known:
         return None
-    older = found < known
+    remedy = "run: qframe migrate" if found < known else "install the qframe that has made them"
+    if 0 < found < FIRST:
+        remedy = "name another store: that version was never released"
     return Finding(
         check="migrations", level="error",
         what=f"the tables are at version {found}, and this qframe uses version {known}",
-        remedy="run: qframe migrate" if older else "install the qframe that has made them",
+        remedy=remedy,
     )  # fmt: skip
 
 

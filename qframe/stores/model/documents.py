@@ -39,14 +39,14 @@ class ModelDocuments(ModelRole, Documents):
         with self._lock:
             self._group(topic, group)  # there must be one
             documents, now_ms = self._space(topic, group, space), self._now_ms()
-            before = documents.pop(name, None)
+            before, fresh = documents.get(name), NO_VERSION
             known = NO_VERSION if before is None else before.version
             if version is not None and version != known:
-                if before is not None:
-                    documents[name] = before
                 return None
-            fresh = NO_VERSION if value is None else fresh_version()
-            if value is not None:
+            if value is None:
+                documents.pop(name, None)
+            else:
+                fresh = fresh_version()
                 documents[name] = Document(name, value, fresh, now_ms)
         if value != (None if before is None else before.value):
             self._ring_spaces()

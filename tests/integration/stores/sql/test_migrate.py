@@ -10,7 +10,7 @@ from databases import Together, begun, entry, pulled
 
 from qframe import BadUrl, SchemaMismatch
 from qframe.drivers.sql import Database
-from qframe.stores.sql.migrate import KNOWN
+from qframe.stores.sql.migrate import FIRST, KNOWN
 from qframe.stores.sql.store import SqlStore
 
 
@@ -90,6 +90,16 @@ def test_the_statements_that_are_printed_make_the_same_tables_when_they_are_run_
     store.publish(topic, [entry(topic, 1, "k", "a")])
     assert store.verify(topic) == []
     store.close()
+
+
+def test_tables_that_were_never_released_are_refused_by_the_command_too(
+    url: str, tmp_path: Path
+) -> None:
+    SqlStore(url).close()
+    does(url, f"UPDATE qframe_version SET version = {FIRST - 1}")
+    for flags in ([], ["--check"], ["--sql"]):
+        refused = Program(tmp_path).run("migrate", *flags, "--store", url)
+        assert (refused.code, "never released" in refused.err, refused.out) == (1, True, "")
 
 
 def test_the_command_says_what_it_does_and_does_it_once(url: str, tmp_path: Path) -> None:

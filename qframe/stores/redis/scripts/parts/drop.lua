@@ -14,7 +14,7 @@ local function drop(slot, name, kind)
   redis.call('UNLINK', group.cursor, group.waiting, group.retry, group.todo, group.doing,
     group.tries, group.following, group.dead, group.graves, group.named, group.keyed,
     at .. 'bucket', at .. 'history', at .. 'ended')
-  for _, space in ipairs({ 'roster', 'tuning', 'reports' }) do
+  for _, space in ipairs({ 'roster', 'tuning', 'reports' }) do -- those of stores/documents.py
     if redis.call('UNLINK', documents_of(slot, name, space)) == 1 then
       ring_documents(slot, name, space)
     end
