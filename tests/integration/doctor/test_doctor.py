@@ -168,7 +168,7 @@ def test_tables_of_another_version_and_missing_rights_are_found(
     found = found_by(postgres_url.replace("//qframe@", "//doctored@"))
     assert "may not read and change: qframe_" in found["rights"].what
     postgres.call("UPDATE qframe_version SET version = version - 1", name)
-    assert found_by(postgres_url)["migrations"].remedy .endswith("was never released")
+    assert found_by(postgres_url)["migrations"].remedy.endswith("was never released")
 
 
 def test_faults_of_a_mariadb_server_are_found(mariadb: MariaDbServer) -> None:
