@@ -13,8 +13,8 @@ from qframe.errors import BadOption
 from qframe.outcomes import Moved
 from qframe.retry import checked_times
 from qframe.stores.base import Store
+from qframe.stores.edits import Becomes, Edit
 from qframe.stores.records import Record
-from qframe.stores.timer_change import TimerChange
 from qframe.topic import Topic, checked_key, duration_ms
 
 
@@ -64,18 +64,18 @@ def edit_timer(
     if at_ms is None and content is None:
         raise no_time()
     body, headers = content if content is not None else (None, None)
-    change = TimerChange(checked_key(key), due_ms=at_ms, body=body, headers=headers)
-    return store.change_timers(topic, [change], by=by)[0]
+    edit = Edit(Becomes.EDITED, checked_key(key), due_ms=at_ms, body=body, headers=headers)
+    return store.rewrite(topic, [edit], by=by)[0]
 
 
 def cancel_timer(store: Store, topic: Topic, key: str, *, by: str) -> Moved:
     """Takes a timer out."""
-    return store.change_timers(topic, [TimerChange(checked_key(key), cancels=True)], by=by)[0]
+    return store.rewrite(topic, [Edit(Becomes.CANCELLED, checked_key(key))], by=by)[0]
 
 
 def moved_to(
     at: datetime | float | None, shift: float | str | timedelta | None
-) -> Callable[[Record], TimerChange]:
+) -> Callable[[Record], Edit]:
     """The change that moves a timer, if it is still due as it was seen.
 
     Raises:
@@ -86,21 +86,20 @@ def moved_to(
         raise BadOption("at", at, "timers are moved to a time, or by one", "give at= or shift=")
     by_ms = 0 if shift is None else _shift_ms(shift)
 
-    def change_of(record: Record) -> TimerChange:
+    def edit_of(record: Record) -> Edit:
         due_ms = at_ms if at_ms is not None else (record.due_ms or 0) + by_ms
-        return _seen(record)._replace(due_ms=due_ms)
+        return _seen(record, Becomes.EDITED)._replace(due_ms=due_ms)
 
-    return change_of
+    return edit_of
 
 
-def cancelled(record: Record) -> TimerChange:
+def cancelled(record: Record) -> Edit:
     """The change that cancels a timer, if it is still due as it was seen."""
-    return _seen(record)._replace(cancels=True)
+    return _seen(record, Becomes.CANCELLED)
 
 
-def _seen(record: Record) -> TimerChange:
-    subject = record.subject or ""
-    return TimerChange(subject, if_due_ms=record.due_ms, slot=record.slot)
+def _seen(record: Record, becomes: Becomes) -> Edit:
+    return Edit(becomes, record.subject or "", if_due_ms=record.due_ms, slot=record.slot)
 
 
 def _shift_ms(shift: float | str | timedelta) -> int:

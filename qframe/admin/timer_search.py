@@ -18,8 +18,8 @@ from qframe.options.rules import checked_limit, refuse_unknown
 from qframe.outcomes import Moved
 from qframe.retry import checked_moment
 from qframe.stores.base import Store
+from qframe.stores.edits import Edit
 from qframe.stores.records import FOREVER_MS, Record, TimerPlace, TimerSpan
-from qframe.stores.timer_change import TimerChange
 from qframe.topic import Kind, Topic
 
 TIMER_STATES: Final = ("waiting", "todo", "retrying", "doing", "dead")
@@ -154,7 +154,7 @@ def change_all(
     store: Store,
     topic: Topic,
     which: TimerChoice,
-    change_of: Callable[[Record], TimerChange],
+    edit_of: Callable[[Record], Edit],
     *,
     by: str,
     dry_run: bool,
@@ -179,7 +179,7 @@ def change_all(
     seen: set[int] = set()  # moved to a later time, a timer is met again
     for page in _pages(store, topic, chosen):
         now_ms = store.now_ms(topic)  # what is later was published before the clock was set back
-        changes: list[TimerChange] = []
+        edits: list[Edit] = []
         for record in page:
             if not chosen.fits(record) or until_ms < record.published_at_ms <= now_ms:
                 continue
@@ -190,11 +190,11 @@ def change_all(
             if record.state == "doing":
                 counts.doing += 1
             else:
-                changes.append(change_of(record))
+                edits.append(edit_of(record))
         counts.looked += len(page)
-        outcomes = Counter([Moved.DONE] * len(changes))
-        if changes and not dry_run:
-            outcomes = Counter(store.change_timers(topic, changes, by=by))
+        outcomes = Counter([Moved.DONE] * len(edits))
+        if edits and not dry_run:
+            outcomes = Counter(store.rewrite(topic, edits, by=by))
         counts.done += outcomes[Moved.DONE]
         counts.doing += outcomes[Moved.DOING]
         counts.gone += outcomes[Moved.ABSENT]

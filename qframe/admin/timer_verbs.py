@@ -28,8 +28,8 @@ from qframe.admin.timer_search import (
 )
 from qframe.outcomes import Moved
 from qframe.retry import checked_times
+from qframe.stores.edits import Edit
 from qframe.stores.records import Record
-from qframe.stores.timer_change import TimerChange
 from qframe.topic import Topic, checked_key
 
 
@@ -176,7 +176,7 @@ class TimerAdmin(AdminRole):
         verb: str,
         topic: Topic | str,
         which: TimerChoice,
-        change_of: Callable[[Record], TimerChange],
+        edit_of: Callable[[Record], Edit],
         on_progress: Callable[[TimerChanges], object] | None,
         *,
         dry_run: bool,
@@ -185,7 +185,7 @@ class TimerAdmin(AdminRole):
         counts = TimerChanges()
         try:
             change_all(
-                context.store, found, which, change_of, by=context.audit.by, dry_run=dry_run,
+                context.store, found, which, edit_of, by=context.audit.by, dry_run=dry_run,
                 counts=counts, on_progress=on_progress,
             )  # fmt: skip
         finally:  # also of one that was stopped on its way

@@ -32,8 +32,8 @@ from qframe.codec import MAX_BODY
 from qframe.errors import UnknownTopic
 from qframe.outcomes import Moved, Published
 from qframe.stores.base import Store
+from qframe.stores.edits import Edit
 from qframe.stores.records import Record
-from qframe.stores.timer_change import TimerChange
 from qframe.topic import Body, Topic, checked_key, checked_name
 
 
@@ -194,8 +194,8 @@ class Timers:
         Raises:
             BadOption: unless one of `at` and `shift` is given.
         """
-        change_of = moved_to(at, shift)
-        return self._change_all(topic, which, change_of, dry_run=dry_run, on_progress=on_progress)
+        edit_of = moved_to(at, shift)
+        return self._change_all(topic, which, edit_of, dry_run=dry_run, on_progress=on_progress)
 
     def cancel_all(
         self,
@@ -299,14 +299,14 @@ class Timers:
         self,
         topic: Topic | str,
         which: TimerChoice,
-        change_of: Callable[[Record], TimerChange],
+        edit_of: Callable[[Record], Edit],
         *,
         dry_run: bool,
         on_progress: Callable[[TimerChanges], object] | None,
     ) -> TimerChanges:
         counts = TimerChanges()
         change_all(
-            self._store, self._found(topic), which, change_of, by=user_at_host(), dry_run=dry_run,
+            self._store, self._found(topic), which, edit_of, by=user_at_host(), dry_run=dry_run,
             counts=counts, on_progress=on_progress,
         )  # fmt: skip
         return counts

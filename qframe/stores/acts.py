@@ -5,24 +5,21 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
-from qframe.outcomes import Moved
 from qframe.stores.positions import MemoryPage, Position
 from qframe.stores.records import (
     ALL_DEAD,
     ALL_TIMERS,
     ChosenDead,
-    HeadPlace,
     Record,
     Section,
     SectionPage,
     TimerSpan,
 )
-from qframe.stores.timer_change import TimerChange
 from qframe.topic import Topic
 
 
 class Unblocking(Protocol):
-    """Messages that stand first for a key of a group: looked up, made due, given up.
+    """Messages that stand first for a key of a group.
 
     These are a subject's head where subjects are queued, and in a stream the key's messages that
     left the line.
@@ -31,39 +28,12 @@ class Unblocking(Protocol):
     def first_of_key(self, topic: Topic, group: str, key: str, limit: int = 100) -> list[Record]:
         """The messages that stand first for a key, by slot and seq."""
 
-    def hasten(self, topic: Topic, group: str, place: HeadPlace) -> Moved:
-        """Makes a message due now; one that is due already stays as it is.
-
-        `doing`, and nothing is changed, if a worker has it; `absent` if it is not there any more.
-        """
-
-    def skip(
-        self, topic: Topic, group: str, place: HeadPlace, error: str, *, force: bool = False
-    ) -> Moved:
-        """Writes a message among the dead, and lets its subject go on; returns as `hasten`.
-
-        Its traceback is what it failed with before. With `force` also one that a worker has, which
-        cannot settle it any more; the rest of its run is given back.
-        """
-
 
 class DeadLetters(Protocol):
     """Messages given up until an operator decides; the longest dead come first."""
 
     def dead(self, topic: Topic, group: str, chosen: ChosenDead = ALL_DEAD) -> list[Record]:
         """Dead messages, as they are chosen."""
-
-    def retry_dead(self, topic: Topic, group: str, chosen: ChosenDead = ALL_DEAD) -> int:
-        """Makes dead messages due again at once, attempts from zero; returns how many.
-
-        In a stream they come back alone, as a retry does; where the group keeps order, each in its
-        key's place, but behind a head that is handed out. Where subjects are queued, each is
-        published to this group anew: appended in `ordered`; elsewhere it replaces or merges with an
-        equal subject as any message does, but gives way to one that was published since.
-        """
-
-    def drop_dead(self, topic: Topic, group: str, chosen: ChosenDead = ALL_DEAD) -> int:
-        """Removes dead messages for good, counted as cancelled; returns how many."""
 
 
 class Repairing(Protocol):
@@ -190,27 +160,7 @@ class Growing(Protocol):
 
 
 class StoredTimers(Protocol):
-    """Finding and changing what is not handed out, in topics that have subjects.
-
-    A change is one atomic step over all groups that have the subject. In a topic with `history=`
-    it adds an entry to the history of the message in each of them, and under "" before there is a
-    group.
-    """
-
-    def change_timers(
-        self, topic: Topic, changes: Sequence[TimerChange], *, by: str | None = None
-    ) -> list[Moved]:
-        """Edits subjects, or takes them out, each in one step.
-
-        Args:
-            topic: the topic.
-            changes: what is to become of each; the same subject may come again.
-            by: who asks, for the history.
-
-        Returns:
-            For each `done`; `doing`, and nothing is changed, if any group has it in doing now;
-            `absent` if no group has it, or none has it due at `if_due_ms`.
-        """
+    """Finding what is not handed out, in topics that have subjects."""
 
     def timer(self, topic: Topic, subject: str) -> list[Record]:
         """Where the subject stands: a record for each group that has it; empty if none has."""

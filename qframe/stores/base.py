@@ -12,7 +12,6 @@ from qframe.message import Delivery
 from qframe.outcomes import Outcome, Settled
 from qframe.stores.acts import (
     Copying,
-    DeadLetters,
     Growing,
     Repairing,
     StoredTimers,
@@ -20,6 +19,7 @@ from qframe.stores.acts import (
 )
 from qframe.stores.bell import Bell
 from qframe.stores.controls import Controls
+from qframe.stores.edits import Edits
 from qframe.stores.records import (
     Found,
     HistoryEntry,
@@ -303,8 +303,8 @@ class Logs(Protocol):
 
 
 class Store(
-    Topics, Publishing, Pulling, Settling, Groups, StoredTimers, Unblocking, DeadLetters,
-    Repairing, Copying, Growing, Inspecting, Searching, Logs, Rosters, Controls, Protocol,
+    Topics, Publishing, Pulling, Settling, Groups, StoredTimers, Unblocking, Edits, Repairing,
+    Copying, Growing, Inspecting, Searching, Logs, Rosters, Controls, Protocol,
 ):  # fmt: skip
     """All of them, in one place."""
 

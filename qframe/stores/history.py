@@ -26,6 +26,7 @@ from typing import Final
 from qframe.clock import moment
 from qframe.codec import KEYLESS, time_of_token
 from qframe.outcomes import Verdict
+from qframe.stores.edits import Becomes, Edit
 from qframe.stores.records import HistoryEntry
 from qframe.stores.types import Settlement
 from qframe.topic import Topic
@@ -92,10 +93,12 @@ def lost_entry(
     )  # fmt: skip
 
 
-def changes_of(due_ms: int | None, body: bytes | None) -> str:
-    """The words that the history keeps of an edit."""
-    due = None if due_ms is None else f"due {moment(due_ms)}"
-    return ", ".join(each for each in (due, None if body is None else "body") if each)
+def changes_of(edit: Edit) -> str | None:
+    """The words that the history keeps of an edit; None of a cancellation."""
+    if edit.becomes is Becomes.CANCELLED:
+        return None
+    due = None if edit.due_ms is None else f"due {moment(edit.due_ms)}"
+    return ", ".join(each for each in (due, None if edit.body is None else "body") if each)
 
 
 def named(by: str | None) -> str | None:

@@ -35,7 +35,7 @@ from qframe.message import Delivery, Message
 from qframe.options.consumer import OnDead
 from qframe.outcomes import Moved, Outcome, Settled
 from qframe.stores.base import Store
-from qframe.stores.timer_change import TimerChange
+from qframe.stores.edits import Edit
 from qframe.stores.types import Entry, Settlement
 from qframe.topic import Topic, is_internal
 
@@ -242,15 +242,13 @@ class _TracedStore:
     def publish(self, topic: Topic, entries: Sequence[Entry]) -> list[Outcome]:
         return self._tracing.publish(topic, entries, lambda: self._store.publish(topic, entries))
 
-    def change_timers(
-        self, topic: Topic, changes: Sequence[TimerChange], *, by: str | None = None
-    ) -> list[Moved]:
+    def rewrite(self, topic: Topic, edits: Sequence[Edit], *, by: str | None = None) -> list[Moved]:
         carrying = [
             each if each.body is None  # else its headers are new too
             else each._replace(headers=self._tracing.carried(each.headers))
-            for each in changes
+            for each in edits
         ]  # fmt: skip
-        return self._store.change_timers(topic, carrying, by=by)
+        return self._store.rewrite(topic, carrying, by=by)
 
     def settle(self, topic: Topic, group: str, settlements: Sequence[Settlement]) -> list[Settled]:
         return self._tracing.settle(

@@ -8,7 +8,6 @@ from timer_acts import cancel, edit
 
 from qframe.admin.admin import Admin
 from qframe.stores.records import TimerSpan
-from qframe.stores.timer_change import TimerChange
 
 SUBJECTS = ("ordered", "delay", "priority")
 
@@ -316,48 +315,3 @@ def test_the_span_of_a_list_takes_in_its_start_and_leaves_out_its_end(bench: Ben
     assert listed(until_ms=now + 100) == []
     assert listed(until_ms=now + 101) == [100]
     assert listed(from_ms=now + 101, limit=2) == [101, 199]
-
-
-@pytest.mark.parametrize("kind", SUBJECTS)
-def test_many_timers_are_changed_at_once_each_for_itself(bench: Bench, kind: str) -> None:
-    topic = bench.topic(kind, "g", "h", slots=4)
-    for number in range(6):
-        bench.publish(topic, number, f"k{number}", delay_ms=100)
-    bench.publish(topic, "held", "held")
-    bench.got(topic, "g")
-    seen_ms = {record.key: record.due_ms for record in bench.store.timers(topic)}
-    changes = [
-        TimerChange("k0", due_ms=0),
-        TimerChange("k1", cancels=True, if_due_ms=seen_ms["k1"]),
-        TimerChange("held", cancels=True),
-        TimerChange("k2", cancels=True, if_due_ms=5),
-        TimerChange("k3", body=b'"new"', due_ms=0),
-        TimerChange("nobody's", due_ms=0),
-        TimerChange("k1", due_ms=0),
-        TimerChange("k4", due_ms=0),
-        TimerChange("k4", body=b'"twice"'),
-    ]
-    outcomes = ["done", "done", "doing", "absent", "done", "absent", "absent", "done", "done"]
-    assert bench.store.change_timers(topic, changes) == outcomes
-    assert sorted(map(str, bench.bodies(topic, "g"))) == ["0", "new", "twice"]
-    bench.advance(100)
-    assert sorted(map(str, bench.bodies(topic, "g"))) == ["2", "5"]
-    assert bench.total(topic, "g").cancelled == bench.total(topic, "h").cancelled == 1
-
-
-@pytest.mark.parametrize("kind", ["delay", "priority", "merge"])
-def test_a_timer_without_a_key_is_changed_in_the_slot_where_it_was_seen(
-    bench: Bench, kind: str
-) -> None:
-    topic = bench.topic(kind, "g", slots=4)
-    for number in range(8):
-        bench.publish(topic, number, delay_ms=100)
-    records = bench.store.timers(topic)
-    assert len({record.slot for record in records}) > 1
-    [here, elsewhere, gone, *_] = [
-        TimerChange(record.subject or "", cancels=True, slot=record.slot) for record in records
-    ]
-    changes = [here, elsewhere._replace(slot=(elsewhere.slot or 0) ^ 1), gone._replace(slot=77)]
-    assert bench.store.change_timers(topic, changes) == ["done", "absent", "done"]
-    assert bench.store.change_timers(topic, changes) == ["absent"] * 3
-    assert bench.total(topic).cancelled == 2

@@ -12,6 +12,7 @@ from interleaving.scenes import LEASE_MS, Act, Scene, SceneClock, epoch
 from qframe.errors import QFrameError
 from qframe.stores.base import Store
 from qframe.stores.controls import Controls
+from qframe.stores.edits import Edits
 from qframe.stores.model.store import ModelStore
 from qframe.stores.rosters import Rosters
 from qframe.stores.types import PullRequest, PullTerms
@@ -99,7 +100,7 @@ def endings(
 
 ABOVE = {
     name: function
-    for role in (Rosters, Controls)
+    for role in (Rosters, Controls, Edits)
     for name, function in vars(role).items()
     if callable(function) and not name.startswith("_")
 }

@@ -204,9 +204,9 @@ DRIVERS: Final = [
     ),
     Mutant(
         "an operator changes a timer in a slot that is being copied, in Redis",
-        "stores/redis/scripts/edit.lua",
-        "if is_closed(slot) then\n  return refusal()\nend\nreturn",
-        "return",
+        "stores/redis/scripts/rewrite.lua",
+        "if is_closed(slot) then\n  return refusal()\nend\n",
+        "",
         conforms("growing", "redis", "whatever_an_operator_does"),
     ),
     # Rights that are taken away.
@@ -313,8 +313,8 @@ DRIVERS: Final = [
     # What comes after an end.
     Mutant(
         "what stood behind a message that is cancelled comes back with its key, in Redis",
-        "stores/redis/scripts/cancel.lua",
-        "  redis.call('DEL', behind_of(group, subject))\n",
+        "stores/redis/scripts/rewrite.lua",
+        "    redis.call('DEL', behind_of(group, subject))\n",
         "",
         conforms("timers", "redis", "takes_all"),
     ),

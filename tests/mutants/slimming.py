@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from mutants.mutant import UNIT, Mutant
+from mutants.mutant import UNIT, Mutant, conforms
 
 GROWING: Final = "tests/integration/stores/redis/test_growing.py -k 'closed_slot and "
 PLANS: Final = "tests/integration/stores/sql/test_plans.py -k primary_key"
@@ -25,26 +25,11 @@ SLIMMING: Final = [
         "tests/conformance/test_growing.py -k 'sqlite and an_operator_does'",
     ),
     Mutant(
-        "what is made due in a slot that was split is waited for in vain",
-        "stores/redis/scripts/hasten.lua",
-        "local head = load_head(group, subject)\n"
-        "if not head or head.seq ~= seq then\n  return 'absent'\nend\n"
-        "if is_closed(slot) then\n  return refusal()\nend\n",
-        "if is_closed(slot) then\n  return refusal()\nend\n"
-        "local head = load_head(group, subject)\n"
-        "if not head or head.seq ~= seq then\n  return 'absent'\nend\n",
-        GROWING + "hasten'",
-    ),
-    Mutant(
-        "what is given up in a slot that was split is waited for in vain",
-        "stores/redis/scripts/skip.lua",
-        "local head = load_head(group, subject)\n"
-        "if not head or head.seq ~= seq then\n  return 'absent'\nend\n"
-        "if is_closed(slot) then\n  return refusal()\nend\n",
-        "if is_closed(slot) then\n  return refusal()\nend\n"
-        "local head = load_head(group, subject)\n"
-        "if not head or head.seq ~= seq then\n  return 'absent'\nend\n",
-        GROWING + "skip'",
+        "what stood in a slot that was split is looked for there",
+        "stores/edits.py",
+        "        return [slot for slot in topic.all_slots if slot == self.slot]\n",
+        "        return [] if self.slot is None else [self.slot]\n",
+        conforms("edits", "model", "left_alone"),
     ),
     Mutant(
         "subjects are joined as the planner of PostgreSQL likes it",

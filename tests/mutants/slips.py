@@ -48,18 +48,17 @@ SLIPS: Final = [
     ),
     # Bells.
     Mutant(
-        "Redis rings no bell for a retry that is hastened",
-        "stores/redis/scripts/hasten.lua",
-        "  ring(slot)\n",
+        "Redis rings no bell for what an operator has changed",
+        "stores/redis/scripts/rewrite.lua",
+        "if has_changed then\n  ring(slot)\nend\n",
         "",
         conforms("bell", "redis", "hastened"),
     ),
     Mutant(
-        "SQL rings no bell for what stood behind a message that is skipped",
-        "stores/sql/unblock.py",
-        "    heads.advance(transaction, kind, head, now_ms)\n"
-        "    notify_messages(transaction, ref, [place.slot])\n",
-        "    heads.advance(transaction, kind, head, now_ms)\n",
+        "SQL rings no bell for what an operator has changed",
+        "stores/sql/edits.py",
+        "        if moved is Moved.DONE and edit.becomes is not Becomes.DROPPED for cursor",
+        "        if False for cursor",
         conforms("bell", "postgres", "skipped"),
         "test-all",
     ),

@@ -183,21 +183,6 @@ STORES: Final = [
         "tests/integration/stores/redis/test_readahead.py",
     ),
     Mutant(
-        "Redis rings no bell when a timer is moved",
-        "stores/redis/scripts/parts/timer.lua",
-        "  ring(slot)\n",
-        "",
-        conforms("bell", "redis", "moved"),
-    ),
-    Mutant(
-        "SQL rings no bell when a timer is moved",
-        "stores/sql/timers.py",
-        "    notify_messages(transaction, ref, [cursor % PER_TOPIC for cursor, _ in edited])\n",
-        "",
-        conforms("bell", "postgres", "moved"),
-        "test-all",
-    ),
-    Mutant(
         "Redis rings no bell for what is revoked",
         "stores/redis/scripts/revoke.lua",
         "ring(slot) -- also so that no pull stands there\n",
@@ -228,35 +213,18 @@ STORES: Final = [
         "test-all",
     ),
     Mutant(
-        "SQL rings no bell for dead letters that are retried",
-        "stores/sql/dead.py",
-        "    notify_messages(transaction, ref, [cursor % PER_TOPIC for cursor in of_cursors])\n",
-        "",
-        inside("sqlite"),
-    ),
-    Mutant(
-        "Redis rings no bell for dead letters that are retried",
-        "stores/redis/scripts/retry_dead.lua",
-        "if done > 0 then\n  ring(slot)\nend\n",
-        "",
-        inside("redis"),
-    ),
-    Mutant(
         "SQL takes a group that was dropped meanwhile for one without the message",
-        "stores/sql/unblock.py",
-        "    cursor = lock_group_cursors(transaction, ref, group, [slot])[slot]\n",
-        "    from qframe.stores.sql.cursors import lock_cursors\n\n"
-        "    at = ref.cursor_number(known_group(transaction, ref, group), slot)\n"
-        "    cursor = lock_cursors(transaction, [at]).get(at)\n"
-        "    if cursor is None:\n        return None\n",
+        "stores/sql/edits.py",
+        "        before = groups\n    return placed\n",
+        "        break\n    return placed\n",
         inside("postgres"),
         "test-all",
     ),
     Mutant(
         "Redis has nothing to retry of a group that was dropped meanwhile",
-        "stores/redis/dead.py",
-        "        require(redis, keys, group)\n    try:\n",
-        "        pass\n    try:\n",
+        "stores/redis/edits.py",
+        "        if lacks_group(reply):\n",
+        "        if False:\n",
         inside("redis"),
     ),
 ]

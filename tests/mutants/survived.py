@@ -84,24 +84,16 @@ SURVIVED: Final = [
     # Two act on what both have seen.
     Mutant(
         "Redis counts the dead letters that were named to be dropped",
-        "stores/redis/scripts/drop_dead.lua",
-        "local done = remove_dead_letters(group, members)\n",
-        "remove_dead_letters(group, members)\nlocal done = #members\n",
-        inside("redis"),
+        "stores/redis/scripts/rewrite.lua",
+        "remove_dead_letters(group, { member }) == 0 then\n",
+        "remove_dead_letters(group, { member }) < 0 then\n",
+        conforms("edits", "redis", "together"),
     ),
     Mutant(
-        "Redis counts the dead letters that were named to be retried",
-        "stores/redis/scripts/retry_dead.lua",
-        "  ring(slot)\nend\nreturn done\n",
-        "  ring(slot)\nend\nreturn #ARGV - 3\n",
-        inside("redis"),
-    ),
-    Mutant(
-        "SQL counts the dead letters that were there to be dropped before they were locked",
-        "stores/sql/dead.py",
-        "    rows = _locked(transaction, ref, group, chosen)\n    transaction.run_many",
-        "    rows = _chosen(transaction, ref, group, chosen)\n"
-        "    _locked(transaction, ref, group, chosen)\n    transaction.run_many",
+        "SQL settles dead letters before their cursors are locked",
+        "stores/sql/edits.py",
+        "        check_open(ref, lock_cursors(transaction, numbers).values())\n",
+        "        numbers.clear()\n",
         inside("postgres"),
         "test-all",
     ),
@@ -115,28 +107,11 @@ SURVIVED: Final = [
     ),
     # Bells.
     Mutant(
-        "Redis rings no bell for a dead letter that is retried",
-        "stores/redis/scripts/retry_dead.lua",
-        "if done > 0 then\n  ring(slot)\nend\n",
-        "",
-        conforms("bell", "redis", "dead"),
-    ),
-    Mutant(
-        "SQL rings no bell for a dead letter that is retried",
-        "stores/sql/dead.py",
-        "    notify_messages(transaction, ref, [cursor % PER_TOPIC for cursor in of_cursors])\n",
-        "",
-        conforms("bell", "postgres", "dead"),
-        "test-all",
-    ),
-    Mutant(
-        "SQL counts the dead letters that were there to be retried before they were locked",
-        "stores/sql/dead.py",
-        "    rows = _locked(transaction, ref, group, chosen)\n    now_ms",
-        "    rows = _chosen(transaction, ref, group, chosen)\n"
-        "    _locked(transaction, ref, group, chosen)\n    now_ms",
-        inside("mariadb"),
-        "test-all",
+        "SQL counts a dead letter twice that is named twice",
+        "stores/sql/edits.py",
+        "letters.pop((cursors[0], edit.seq), None)",
+        "letters.get((cursors[0], edit.seq))",
+        conforms("edits", "sqlite", "together"),
     ),
     Mutant(
         "SQL rings no bell for what is revoked",
@@ -145,13 +120,6 @@ SURVIVED: Final = [
         "            pass\n",
         conforms("bell", "postgres", "revoked"),
         "test-all",
-    ),
-    Mutant(
-        "Redis rings no bell for a timer that is moved",
-        "stores/redis/scripts/parts/timer.lua",
-        "  ring(slot)\n  return 'done'\n",
-        "  return 'done'\n",
-        conforms("bell", "redis", "moved"),
     ),
     Mutant(
         "a listener that is back rings no bell for what it has missed",

@@ -26,15 +26,15 @@ TIMING: Final = [
     ),
     Mutant(
         "what is behind a cancelled head is not counted in Redis",
-        "stores/redis/scripts/cancel.lua",
-        "  count(group, 'cancelled', 1 + length_behind(group, subject))\n"
-        "  redis.call('HDEL', group.body, subject)\n"
-        "  redis.call('HDEL', group.tries, subject)\n"
-        "  redis.call('DEL', behind_of(group, subject))\n",
-        "  redis.call('HDEL', group.body, subject)\n"
-        "  redis.call('HDEL', group.tries, subject)\n"
-        "  redis.call('DEL', behind_of(group, subject))\n"
-        "  count(group, 'cancelled', 1 + length_behind(group, subject))\n",
+        "stores/redis/scripts/rewrite.lua",
+        "    count(group, 'cancelled', 1 + length_behind(group, subject))\n"
+        "    redis.call('HDEL', group.body, subject)\n"
+        "    redis.call('HDEL', group.tries, subject)\n"
+        "    redis.call('DEL', behind_of(group, subject))\n",
+        "    redis.call('HDEL', group.body, subject)\n"
+        "    redis.call('HDEL', group.tries, subject)\n"
+        "    redis.call('DEL', behind_of(group, subject))\n"
+        "    count(group, 'cancelled', 1 + length_behind(group, subject))\n",
         conforms("timers", "redis", "cancelling"),
     ),
     Mutant(
@@ -42,13 +42,13 @@ TIMING: Final = [
         "admin/timer_verbs.py",
         "        try:\n"
         "            change_all(\n"
-        "                context.store, found, which, change_of, by=context.audit.by, "
+        "                context.store, found, which, edit_of, by=context.audit.by, "
         "dry_run=dry_run,\n"
         "                counts=counts, on_progress=on_progress,\n"
         "            )  # fmt: skip\n"
         "        finally:",
         "        change_all(\n"
-        "            context.store, found, which, change_of, by=context.audit.by, "
+        "            context.store, found, which, edit_of, by=context.audit.by, "
         "dry_run=dry_run,\n"
         "            counts=counts, on_progress=on_progress,\n"
         "        )  # fmt: skip\n"

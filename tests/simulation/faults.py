@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from qframe.errors import UnknownGroup
+from qframe.stores.edits import Becomes, Edit
 from qframe.stores.records import ChosenDead, Record, TimerSpan
-from qframe.stores.timer_change import TimerChange
 from qframe.stores.types import SlotsClosed
 from simulation.plan import Fault
 from simulation.store import Connection, Trouble
@@ -129,10 +129,10 @@ class Faults:
             return
         subject = waiting[int(fault.size * len(waiting))]
         until_ms = self._server.now_ms() + int(fault.lasts_s * 1000)
-        change = (
-            TimerChange(subject, cancels=True)
+        edit = (
+            Edit(Becomes.CANCELLED, subject)
             if fault.what == "cancelled"
-            else TimerChange(subject, due_ms=until_ms)
+            else Edit(Becomes.EDITED, subject, due_ms=until_ms)
         )
-        [outcome] = self._server.change_timers(self._world.grown, [change])
+        [outcome] = self._server.rewrite(self._world.grown, [edit])
         self._world.log("operator", f"{subject} is {fault.what}: {outcome}")

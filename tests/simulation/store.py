@@ -16,12 +16,12 @@ from qframe.roster import Owner
 from qframe.schedules.records import TOPIC as SCHEDULES
 from qframe.stores.controls import Controls
 from qframe.stores.documents import Space
+from qframe.stores.edits import Becomes, Edit
 from qframe.stores.model import inspect
 from qframe.stores.model.store import ModelStore
-from qframe.stores.records import ALL_DEAD, ChosenDead, Record
+from qframe.stores.records import ChosenDead, Record
 from qframe.stores.redis.pull import LOOK_AGAIN_MS
 from qframe.stores.rosters import Rosters
-from qframe.stores.timer_change import TimerChange
 from qframe.stores.types import (
     LateReply,
     LeaseRef,
@@ -122,15 +122,27 @@ class SimulatedServer(ModelStore):
             self.on_deleted(topic)
         return is_done
 
-    def change_timers(
-        self, topic: Topic, changes: Sequence[TimerChange], *, by: str | None = None
-    ) -> list[Moved]:
-        before = [
-            [(one.group, one.id) for one in self.timer(topic, change.subject)] for change in changes
-        ]
-        outcomes = super().change_timers(topic, changes, by=by)
-        self.on_timers(changes, before, outcomes)
+    def rewrite(self, topic: Topic, edits: Sequence[Edit], *, by: str | None = None) -> list[Moved]:
+        before = [self._meant(topic, edit) for edit in edits]
+        outcomes = super().rewrite(topic, edits, by=by)
+        told = list(zip(edits, before, outcomes, strict=True))
+        timers = [each for each in told if not each[0].is_of_dead]
+        if timers:
+            self.on_timers(*map(list, zip(*timers, strict=True)))
+        for edit, places, outcome in told:
+            for group, name in places if edit.is_of_dead and outcome is Moved.DONE else ():
+                is_retried = edit.becomes is Becomes.RETRIED
+                (self.ledger.retries if is_retried else self.ledger.drops)(group or "", [name])
         return outcomes
+
+    def _meant(self, topic: Topic, edit: Edit) -> list[tuple[str | None, str]]:
+        """The messages that an edit is for, by group and id."""
+        if edit.group is None or not edit.is_of_dead:
+            return [(one.group, one.id) for one in self.timer(topic, edit.subject)]
+        letters = self.dead(topic, edit.group, ChosenDead(limit=2**31))
+        return [
+            (one.group, one.id) for one in letters if (one.slot, one.seq) == (edit.slot, edit.seq)
+        ]
 
     def _group(self, topic: Topic, group: str, slots: Iterable[int] = ()) -> Any:
         """A group; of a topic that it has forgotten there is none, as processes know its number."""
@@ -198,18 +210,6 @@ class SimulatedServer(ModelStore):
             for one in inspect.records(state, group, number, self._now_ms()):
                 if one.seq is not None:
                     yield one
-
-    def retry_dead(self, topic: Topic, group: str, chosen: ChosenDead = ALL_DEAD) -> int:
-        found = [record.id for record in self.dead(topic, group, chosen)]
-        done = super().retry_dead(topic, group, chosen)
-        self.ledger.retries(group, found)
-        return done
-
-    def drop_dead(self, topic: Topic, group: str, chosen: ChosenDead = ALL_DEAD) -> int:
-        found = [record.id for record in self.dead(topic, group, chosen)]
-        done = super().drop_dead(topic, group, chosen)
-        self.ledger.drops(group, found)
-        return done
 
     def standing(self, topic: Topic) -> set[str]:
         """The workers whose pulls stand in slots that are in use."""

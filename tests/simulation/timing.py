@@ -16,7 +16,7 @@ from qframe.admin.timers import Timers
 from qframe.errors import PublishUnknown, StoreUnavailable
 from qframe.outcomes import Moved, Outcome
 from qframe.producing.producer import Producer
-from qframe.stores.timer_change import TimerChange
+from qframe.stores.edits import Becomes, Edit
 from simulation.growing import DeclaredTopic
 from simulation.ledger import Broken
 from simulation.plan import TimerPlan
@@ -128,25 +128,25 @@ class SimulatedTimers:
         return [each for each in self._due_ms if each[1].split(".")[0] == key]
 
     def _changed(
-        self, changes: Sequence[TimerChange], before: Sequence[Sequence[Place]],
+        self, edits: Sequence[Edit], before: Sequence[Sequence[Place]],
         outcomes: Sequence[Moved],
     ) -> None:  # fmt: skip
         """Timers are changed, those that were there before in these groups."""
-        for change, places, outcome in zip(changes, before, outcomes, strict=True):
-            self._world.log("store", f"{change} of {places}: {outcome}")
-            if not change.subject.startswith("t"):
+        for edit, places, outcome in zip(edits, before, outcomes, strict=True):
+            self._world.log("store", f"{edit} of {places}: {outcome}")
+            if not edit.subject.startswith("t"):
                 continue
-            if outcome is Moved.ABSENT and (left := self._waiting(change.subject)):
+            if outcome is Moved.ABSENT and (left := self._waiting(edit.subject)):
                 self._broken(f"{left} are said to be absent, and nobody has them")
             if outcome is not Moved.DONE:
                 continue
             for place in places:
-                if change.cancels:
+                if edit.becomes is Becomes.CANCELLED:
                     self._gone.add(place)
                     self._ledger.dropped.add(place)
                     self._due_ms.pop(place, None)
-                elif change.due_ms is not None:
-                    self._due_ms[place] = change.due_ms
+                elif edit.due_ms is not None:
+                    self._due_ms[place] = edit.due_ms
                     self._ledger.due_ms.pop(place, None)
 
     def _handed_out(self, group: str, deliveries: Sequence[Any]) -> None:

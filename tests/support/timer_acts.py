@@ -6,7 +6,7 @@ from typing import Any
 
 from qframe.outcomes import Moved
 from qframe.stores.base import Store
-from qframe.stores.timer_change import TimerChange
+from qframe.stores.edits import Becomes, Edit
 from qframe.topic import Topic
 
 
@@ -14,7 +14,7 @@ def edit(
     store: Store, topic: Topic, subject: str, *, by: str | None = None, **change: Any
 ) -> Moved:
     """Edits one subject."""
-    [outcome] = store.change_timers(topic, [TimerChange(subject, **change)], by=by)
+    [outcome] = store.rewrite(topic, [Edit(Becomes.EDITED, subject, **change)], by=by)
     return outcome
 
 
@@ -22,5 +22,5 @@ def cancel(
     store: Store, topic: Topic, subject: str, *, by: str | None = None, **change: Any
 ) -> Moved:
     """Takes one subject out."""
-    [outcome] = store.change_timers(topic, [TimerChange(subject, cancels=True, **change)], by=by)
+    [outcome] = store.rewrite(topic, [Edit(Becomes.CANCELLED, subject, **change)], by=by)
     return outcome

@@ -9,11 +9,13 @@ from typing import Final
 from qframe.clock import SYSTEM_CLOCK, Clock
 from qframe.stores.controls import Controls
 from qframe.stores.documents import Space
+from qframe.stores.edits import Edits
 from qframe.stores.model.bell import EventBell
 from qframe.stores.model.buckets import ModelBuckets
 from qframe.stores.model.copying import ModelCopying
 from qframe.stores.model.dead import ModelDeadLetters
 from qframe.stores.model.documents import ModelDocuments
+from qframe.stores.model.edits import ModelRewriting
 from qframe.stores.model.groups import ModelGroups
 from qframe.stores.model.growing import ModelGrowing
 from qframe.stores.model.inspect import ModelInspecting
@@ -35,9 +37,9 @@ _CAPABILITIES: Final = Capabilities(bell=True)
 
 class ModelStore(
     ModelTopics, ModelPublishing, ModelPulling, ModelSettling, ModelGroups, ModelDocuments,
-    ModelBuckets, ModelTimers, ModelUnblocking, ModelDeadLetters, ModelRepairing, ModelInspecting,
-    ModelSearching, ModelLogs, ModelCopying, ModelGrowing, Rosters,
-    Controls,
+    ModelBuckets, ModelTimers, ModelUnblocking, ModelDeadLetters, ModelRewriting, ModelRepairing,
+    ModelInspecting, ModelSearching, ModelLogs, ModelCopying, ModelGrowing, Rosters, Controls,
+    Edits,
 ):  # fmt: skip
     """Messages in this process's memory.
 

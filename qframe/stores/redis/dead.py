@@ -1,4 +1,4 @@
-"""Dead letters: list, look up, retry, drop."""
+"""Dead letters: listed, and looked up."""
 
 from __future__ import annotations
 
@@ -11,11 +11,10 @@ from typing import Any, Final
 from typing_extensions import override
 
 from qframe.drivers.redis import Redis
-from qframe.drivers.scripts import Refused
 from qframe.stores.acts import DeadLetters
 from qframe.stores.records import ALL_DEAD, ChosenDead, DeadPlace, Record
 from qframe.stores.redis.envelopes import NUMBER, lead_of, record_of_dead
-from qframe.stores.redis.groups import known, require
+from qframe.stores.redis.groups import require
 from qframe.stores.redis.keys import SlotKeys
 from qframe.stores.redis.reading import place_of
 from qframe.stores.redis.role import RedisRole
@@ -40,14 +39,6 @@ class RedisDeadLetters(RedisRole, DeadLetters):
     @override
     def dead(self, topic: Topic, group: str, chosen: ChosenDead = ALL_DEAD) -> list[Record]:
         return self._call(topic, listed, group, chosen)
-
-    @override
-    def retry_dead(self, topic: Topic, group: str, chosen: ChosenDead = ALL_DEAD) -> int:
-        return self._call(topic, retry, group, chosen, self._now(), [])
-
-    @override
-    def drop_dead(self, topic: Topic, group: str, chosen: ChosenDead = ALL_DEAD) -> int:
-        return self._call(topic, drop, group, chosen, [])
 
 
 def listed(redis: Redis, keys: SlotKeys, group: str, chosen: ChosenDead) -> list[Record]:
@@ -200,43 +191,3 @@ def dead_with(
             if cursor != b"0":
                 cursors[group, slot] = cursor
     return found
-
-
-def retry(
-    redis: Redis, keys: SlotKeys, group: str, chosen: ChosenDead, now: str, before: list[int]
-) -> int:
-    """Makes dead messages due again."""
-    return _each_slot(redis, keys, group, chosen, before, "retry_dead",
-                      now, str(keys.topic.kind), group)  # fmt: skip
-
-
-def drop(
-    redis: Redis, keys: SlotKeys, group: str, chosen: ChosenDead, before: list[int]
-) -> int:  # fmt: skip
-    """Removes dead messages for good."""
-    return _each_slot(redis, keys, group, chosen, before, "drop_dead", group)
-
-
-def _each_slot(
-    redis: Redis, keys: SlotKeys, group: str, chosen: ChosenDead, before: list[int], script: str,
-    *arguments: str,
-) -> int:  # fmt: skip
-    """Adds what was done before closed slots have refused, and then adds to that."""
-    chosen = chosen._replace(limit=chosen.limit - sum(before))
-    members: dict[int, list[bytes]] = {}
-    for one in listed(redis, keys, group, chosen):
-        members.setdefault(one.slot, []).append(NUMBER.pack(one.seq or 0))
-    calls = [
-        keys.call(script, slot, *arguments, *numbers[start : start + PAGE])
-        for slot, numbers in members.items()
-        for start in range(0, len(numbers), PAGE)
-    ]
-    if not calls:  # there is nothing, or the group was dropped since it was looked for
-        require(redis, keys, group)
-    try:
-        replies = redis.run(calls)
-    except Refused as refused:
-        replies = [reply for reply in refused.replies if reply is not None]
-        before += [known(redis, keys, group, reply) for reply in replies]
-        raise
-    return sum(before) + sum(known(redis, keys, group, reply) for reply in replies)

@@ -50,9 +50,9 @@ def _note(topic: Topic, one: Settlement) -> Note:
     return one.id, took_ms, _NUMBER_OF[one.verdict], one.attempt, words, key
 
 
-def lines_of(keys: SlotKeys, by: str | None, changes: str = "") -> str:
+def lines_of(keys: SlotKeys, by: str | None, changes: str | None) -> str:
     """The lines of the entry of a timer that is edited or cancelled; "" where none is kept."""
-    return f"@{named(by) or ''}\n{changes}" if keys.topic.history_ms else ""
+    return f"@{named(by) or ''}\n{changes or ''}" if keys.topic.history_ms else ""
 
 
 def found(redis: Redis, keys: SlotKeys, message_id: str, slot: int | None) -> list[HistoryEntry]:

@@ -12,11 +12,13 @@ from qframe.errors import BadUrl
 from qframe.forks import Forks
 from qframe.stores.controls import Controls
 from qframe.stores.documents import Space
+from qframe.stores.edits import Edits
 from qframe.stores.redis.bell import SubscribedBell
 from qframe.stores.redis.buckets import RedisBuckets
 from qframe.stores.redis.copying import RedisCopying
 from qframe.stores.redis.dead import RedisDeadLetters
 from qframe.stores.redis.documents import RedisDocuments
+from qframe.stores.redis.edits import RedisRewriting
 from qframe.stores.redis.groups import RedisGroups
 from qframe.stores.redis.growing import RedisGrowing
 from qframe.stores.redis.inspect import RedisInspecting
@@ -42,9 +44,9 @@ _CAPABILITIES: Final = Capabilities(
 
 class RedisStore(
     RedisTopics, RedisPublishing, RedisPulling, RedisSettling, RedisGroups, RedisDocuments,
-    RedisBuckets, RedisTimers, RedisUnblocking, RedisDeadLetters, RedisRepairing, RedisInspecting,
-    RedisSearching, RedisLogs, RedisCopying, RedisGrowing, Rosters,
-    Controls,
+    RedisBuckets, RedisTimers, RedisUnblocking, RedisDeadLetters, RedisRewriting, RedisRepairing,
+    RedisInspecting, RedisSearching, RedisLogs, RedisCopying, RedisGrowing, Rosters, Controls,
+    Edits,
 ):  # fmt: skip
     """Messages in Redis 7 or newer, or Valkey: one server, behind Sentinels, or a cluster.
 

@@ -1,4 +1,4 @@
-"""Messages that stand first for a key: looked up, made due, given up."""
+"""Messages that stand first for a key."""
 
 from __future__ import annotations
 
@@ -7,12 +7,11 @@ from typing import Final
 from typing_extensions import override
 
 from qframe.drivers.redis import Redis
-from qframe.outcomes import Moved
 from qframe.stores.acts import Unblocking
-from qframe.stores.records import HeadPlace, Record
-from qframe.stores.redis.groups import known, require
+from qframe.stores.records import Record
+from qframe.stores.redis.groups import require
 from qframe.stores.redis.inspect import SlotReader
-from qframe.stores.redis.keys import Argument, SlotKeys
+from qframe.stores.redis.keys import SlotKeys
 from qframe.stores.redis.records import records_of_heads
 from qframe.stores.redis.role import RedisRole
 from qframe.topic import Topic
@@ -21,21 +20,11 @@ LOOKED_AT: Final = 10_000
 
 
 class RedisUnblocking(RedisRole, Unblocking):
-    """Heads of a group, each by a script of its own."""
+    """Heads of a group."""
 
     @override
     def first_of_key(self, topic: Topic, group: str, key: str, limit: int = 100) -> list[Record]:
         return self._call(topic, first_of_key, group, key, limit, self._now_ms())
-
-    @override
-    def hasten(self, topic: Topic, group: str, place: HeadPlace) -> Moved:
-        return self._call(topic, hasten, group, place, self._now())
-
-    @override
-    def skip(
-        self, topic: Topic, group: str, place: HeadPlace, error: str, *, force: bool = False
-    ) -> Moved:
-        return self._call(topic, skip, group, place, error, force, self._now())
 
 
 def first_of_key(
@@ -57,26 +46,3 @@ def first_of_key(
         ]
         found += sorted(of_key, key=lambda record: record.seq or 0)
     return found[:limit]
-
-
-def hasten(redis: Redis, keys: SlotKeys, group: str, place: HeadPlace, now: str) -> Moved:
-    """Makes a message due now."""
-    return _changed(redis, keys, "hasten", group, place, now)
-
-
-def skip(
-    redis: Redis, keys: SlotKeys, group: str, place: HeadPlace, error: str, force: bool, now: str
-) -> Moved:
-    """Writes a message among the dead, and lets its subject go on."""
-    return _changed(redis, keys, "skip", group, place, now, error, int(force))
-
-
-def _changed(
-    redis: Redis, keys: SlotKeys, script: str, group: str, place: HeadPlace, now: str,
-    *others: Argument,
-) -> Moved:  # fmt: skip
-    slot, subject, seq = place
-    kind = str(keys.topic.kind)
-    [reply] = redis.run([keys.call(script, slot, now, kind, group, subject, seq, *others)])
-    known(redis, keys, group, reply)
-    return Moved(reply.decode())

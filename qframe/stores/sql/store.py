@@ -8,12 +8,14 @@ from qframe.clock import Clock
 from qframe.drivers.sql import Database
 from qframe.stores.controls import Controls
 from qframe.stores.documents import Space
+from qframe.stores.edits import Edits
 from qframe.stores.rosters import Rosters
 from qframe.stores.sql.bell import NotifiedBell
 from qframe.stores.sql.buckets import SqlBuckets
 from qframe.stores.sql.copying import SqlCopying
 from qframe.stores.sql.dead import SqlDeadLetters
 from qframe.stores.sql.documents import SqlDocuments
+from qframe.stores.sql.edits import SqlRewriting
 from qframe.stores.sql.groups import SqlGroups
 from qframe.stores.sql.growing import SqlGrowing
 from qframe.stores.sql.inspect import SqlInspecting
@@ -34,8 +36,8 @@ from qframe.topic import Topic
 
 class SqlStore(
     SqlTopics, SqlPublishing, SqlPulling, SqlSettling, SqlGroups, SqlDocuments, SqlBuckets,
-    SqlTimers, SqlUnblocking, SqlDeadLetters, SqlRepairing, SqlInspecting, SqlSearching, SqlLogs,
-    SqlCopying, SqlGrowing, Rosters, Controls,
+    SqlTimers, SqlUnblocking, SqlDeadLetters, SqlRewriting, SqlRepairing, SqlInspecting,
+    SqlSearching, SqlLogs, SqlCopying, SqlGrowing, Rosters, Controls, Edits,
 ):  # fmt: skip
     """Messages in the tables of a database.
 

@@ -16,8 +16,7 @@ from typer.testing import CliRunner
 from qframe import Message, Outgoing, QFrame, Reject, Topic
 from qframe.cli.main import cli
 from qframe.outcomes import Moved
-from qframe.stores.sql.dead import SqlDeadLetters
-from qframe.stores.sql.timers import SqlTimers
+from qframe.stores.sql.store import SqlStore
 
 ORDERS = Topic("orders", kind="ordered", slots=2)
 
@@ -157,7 +156,7 @@ def test_who_stops_it_in_the_middle_of_a_step_is_told_how_many_were_changed(
     app.publish_many(ORDERS, [Outgoing("never", key=f"k{number}") for number in range(1100)])
     app.run(burst=True)
     steps: list[int] = []
-    real = SqlDeadLetters.retry_dead
+    real = SqlStore.retry_dead
 
     def pressed(*given: Any, **more: Any) -> int:
         steps.append(real(*given, **more))
@@ -165,7 +164,7 @@ def test_who_stops_it_in_the_middle_of_a_step_is_told_how_many_were_changed(
             signal.raise_signal(signal.SIGINT)  # its reply is not with the command yet
         return steps[-1]
 
-    monkeypatch.setattr(SqlDeadLetters, "retry_dead", pressed)
+    monkeypatch.setattr(SqlStore, "retry_dead", pressed)
     ran = run("dead", "retry", "orders", "billing", "--all")
     assert (ran.exit_code, ran.stdout) == (130, "1000 messages of orders/billing due again\n")
     assert "stopped: the others are still dead" in ran.stderr
@@ -177,14 +176,14 @@ def test_who_stops_it_in_the_middle_of_a_step_is_told_how_many_were_changed(
     items = [Outgoing(1, key=f"t{number}", delay="1h") for number in range(600)]
     app.publish_many(later, items)
     before = {each.key: each.due_ms or 0 for each in app.admin.timers("later", limit=1000).records}
-    change = SqlTimers.change_timers
+    change = SqlStore.rewrite
 
     def changed(*given: Any, **more: Any) -> list[Moved]:
         outcomes = change(*given, **more)
         signal.raise_signal(signal.SIGINT)
         return outcomes
 
-    monkeypatch.setattr(SqlTimers, "change_timers", changed)
+    monkeypatch.setattr(SqlStore, "rewrite", changed)
     ran = run("timers", "move", "later", "--all", "--shift", "2h")
     assert (ran.exit_code, ran.stdout) == (130, "500 timers of later moved\n")
     assert "stopped: the others are as they were" in ran.stderr

@@ -13,10 +13,10 @@ import pytest
 from bench import Bench
 from script_heads import head_of, sections, text_of
 from servers import RedisServer
-from timer_acts import cancel, edit
 
 from qframe.outcomes import Verdict
 from qframe.stores.documents import NO_VERSION, Place, Space
+from qframe.stores.edits import Becomes, Edit
 from qframe.stores.records import ChosenDead, TimerSpan
 from qframe.stores.redis import audit
 from qframe.stores.redis.store import RedisStore
@@ -213,18 +213,33 @@ def test_renewing_and_taking_slots(bench: Bench, counted: Count, kind: str) -> N
         assert MANY * least <= spent <= MANY * most
 
 
-def test_editing_and_cancelling(bench: Bench, counted: Count) -> None:
-    topic = bench.topic("delay", "g", "h")
-    bench.publish(topic, 1, "k", delay_ms=60_000)
+@pytest.mark.parametrize("kind", ["stream", "delay", "ordered"])
+def test_edits(bench: Bench, counted: Count, kind: str) -> None:
+    topic = bench.topic(kind, "g")
+    for key in ("first", "second"):
+        bench.publish(topic, key, key)
+    bench.kill(topic, *bench.got(topic))
     store = bench.store
-    for name, step in (
-        ("edit", lambda: edit(store, topic, "k", due_ms=2**42)),
-        ("edit", lambda: edit(store, topic, "k", body=b"2")),
-        ("cancel", lambda: cancel(store, topic, "k")),
-    ):
-        once, least, most, *_ = said(name)
-        spent = counted(step)
-        assert once + 2 * least <= spent <= once + 2 * most, name
+    [first, second] = store.dead(topic, "g")
+    retried = Edit(Becomes.RETRIED, group="g", slot=0, seq=first.seq)
+    dropped = Edit(Becomes.DROPPED, group="g", slot=0, seq=second.seq)
+    once, of_all, of_one, of_head, least, most, *_ = said("rewrite")
+    for edit in (retried, dropped):
+        spent = counted(partial(store.rewrite, topic, [edit]))
+        assert once + of_one + least <= spent <= once + of_one + most, edit
+    [one] = bench.got(topic)
+    bench.retry(topic, one, delay_ms=60_000)
+    [head] = store.peek(topic, "g", states=["waiting"])
+    edits = [
+        Edit(Becomes.EDITED, head.subject or "", due_ms=2**42),
+        Edit(Becomes.EDITED, head.subject or "", body=b"2"),
+        Edit(Becomes.DUE, head.subject or "", "g", 0),
+        Edit(Becomes.DEAD, head.subject or "", "g", 0, error="given up"),
+    ]
+    for edit in edits:
+        group = of_all if edit.group is None else of_one
+        spent = counted(partial(store.rewrite, topic, [edit]))
+        assert once + group + of_head + least <= spent <= once + group + of_head + most, edit
 
 
 def test_groups(bench: Bench, counted: Count) -> None:

@@ -70,26 +70,3 @@ def test_of_groups_noted_in_a_slot_that_was_split_the_first_earliest_ones_get_wh
         assert redis.ask(expiries, "ZRANGE", 0, -1, "WITHSCORES") == [b"b", b"1500", b"d", b"1500"]
         assert noted("b earliest") == ["claims"]
         assert redis.ask(expiries, "ZRANGE", 0, -1) == [b"d"]
-
-
-def test_reports_are_kept_of_groups_that_there_are_and_for_a_time(
-    redis_server: RedisServer, tmp_path: Path
-) -> None:
-    topic = Topic("t", "ordered", slots=1)
-    with closing(RedisStore(redis_server.url, namespace=tmp_path.name)) as store:
-        store.declare(topic)
-        store.subscribe(topic, "g")
-        redis, keys = store._redis, SlotKeys(tmp_path.name, topic)
-
-        def report(worker: str, now: str, group: str = "g") -> list[str]:
-            """The workers whose words are kept then."""
-            words = (now, group, worker, "said", 1000)
-            if redis.one(keys.call("report", 0, *words)) != 0:
-                return []
-            return sorted(each.decode() for each in redis.ask(keys.key(0, "reports", "g"), "HKEYS"))
-
-        assert report("a", "5000", "gone") == []
-        assert report("a", "5000") == ["a"]
-        assert report("b", "5999") == ["a", "b"]
-        assert report("b", "6999") == ["a", "b"]  # who is known looks at nobody else
-        assert report("c", "6999") == ["b", "c"]
