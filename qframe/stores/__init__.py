@@ -6,15 +6,15 @@ Every operation takes and returns batches and names the slots that it touches; w
 slot is one atomic step, what it does to several need not be. Times are the store's: `delay_ms` is
 counted from the store's clock, `at_ms` compared with it. An operation whose reply was lost can be
 repeated: publishing is idempotent by id, settling by receipt, pulling by position and receipt.
-`base` and `acts` have the operations, role by role, `documents` and `bucket` those two of them;
+`base` and `acts` have the operations, role by role, `documents`, `edits` and `bucket` those of them;
 `types` their requests and results; `records` where messages stand, for people.
 
 The life of a message, for one group:
 
     publish ──► waiting ──due──► todo ──pull──► doing ──ack──► settled
                    ▲              ▲               │
-                   └──── retry ───┴── release ────┼──dead──► dead ──retry_dead──► todo
-                                  ▲               │            └───drop_dead───► cancelled
+                   └──── retry ───┴── release ────┼──dead──► dead ──RETRIED──► todo
+                                  ▲               │            └──DROPPED──► cancelled
                                   └── lease lost ─┘
 
 **Streams.** A slot is a log of messages at offsets 0, 1, 2 …; a group has a *read* position (the

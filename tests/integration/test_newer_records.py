@@ -34,6 +34,7 @@ from qframe.clock import SYSTEM_CLOCK
 from qframe.options.settings import PREFIX
 from qframe.schedules.records import TOPIC as SCHEDULES
 from qframe.stores.documents import Space
+from qframe.stores.redis.keys import LAYOUT
 from qframe.stores.sql.schema import PER_TOPIC, metadata
 from qframe.telemetry.store_numbers import StoreNumbers
 from qframe.web.gateway import Gateway
@@ -143,13 +144,15 @@ class InRedis(Raw):
             else:
                 self.client.hset(key, field, before)
 
-    def topic(self, name: str, kind: str, options: str, numbers: str = "16") -> Planted:
-        return self.field(self.topics, name, f"{kind} {numbers} {options}")
+    def topic(
+        self, name: str, kind: str, options: str, numbers: str = "16", layout: int = LAYOUT
+    ) -> Planted:
+        return self.field(self.topics, name, f"{kind}@{layout} {numbers} {options}")
 
     def options(self, name: str, options: str) -> Planted:
         before = self.client.hget(self.topics, name) or b""
         kind, numbers, _ = before.decode().split(" ", 2)
-        return self.topic(name, kind, options, numbers)
+        return self.topic(name, kind.partition("@")[0], options, numbers)
 
     def document(self, space: Space, name: str, text: str) -> Planted:
         return self.field(self._documents(space), name, f"7 {2**41} {text}")
@@ -409,6 +412,10 @@ RECORDS: Final[dict[str, Record]] = {
     ),
     "a topic whose kind is cut off": Record(
         lambda raw: raw.topic("ring", "", ""), _of_topic("of kind ''"), _OF_TOPIC
+    ),
+    "a topic in another layout": Record(
+        lambda raw: raw.topic("ring", "delay", _json(), layout=LAYOUT + 1),
+        _of_topic(f"it is laid out as {LAYOUT + 1}"), _OF_TOPIC, stores=("redis",),
     ),
     "a topic that has grown otherwise": Record(
         lambda raw: raw.topic("ring", "delay", _json(), "16,1,2,3,4,5,6"), _of_topic(_CANNOT),

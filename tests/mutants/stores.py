@@ -222,9 +222,10 @@ STORES: Final = [
     ),
     Mutant(
         "Redis has nothing to retry of a group that was dropped meanwhile",
-        "stores/redis/edits.py",
-        "        if lacks_group(reply):\n",
-        "        if False:\n",
+        "stores/redis/dead.py",
+        "    if not found:  # the group may have been dropped meanwhile\n"
+        "        require(redis, keys, group)\n    return found\n",
+        "    return found\n",
         inside("redis"),
     ),
 ]

@@ -82,6 +82,9 @@ Each dead letter has one member of `named`, also one that cannot be read, so `na
 shorter: there a look-up reads all dead letters, while `sweep` adds their leads, 500 a slot at a
 time. An id that was assigned to an unreadable message tells its place and needs no look-up.
 
+Layout. The hash of topics has with each kind the number of the layout (`keys.LAYOUT`), so a program
+of another one knows no such kind, and refuses the topic before it touches what is there of it.
+
 Growth. The hash of topics has beside the kind how far the slots have grown (`keys.grown_from`). A
 script that would change a closed slot replies with the error CLOSED (`parts/closed.lua`), which the
 driver raises as `Refused`, after the replies of the other slots. Publishing passes that on as

@@ -43,12 +43,15 @@ class RedisDeadLetters(RedisRole, DeadLetters):
 
 def listed(redis: Redis, keys: SlotKeys, group: str, chosen: ChosenDead) -> list[Record]:
     """Dead messages, the longest dead first."""
-    require(redis, keys, group)
-    if chosen.ids is not None:
+    if chosen.ids is None:
+        found = of_slots(redis, keys, group, keys.topic.all_slots, chosen)
+    else:
         everywhere = [(group, slot) for slot in keys.topic.all_slots]
         named = looked_up(redis, keys, everywhere, set(chosen.ids), By.ID)
-        return [one for one in named if chosen.is_between(one.dead_place)][: chosen.limit]
-    return of_slots(redis, keys, group, keys.topic.all_slots, chosen)
+        found = [one for one in named if chosen.is_between(one.dead_place)][: chosen.limit]
+    if not found:  # the group may have been dropped meanwhile
+        require(redis, keys, group)
+    return found
 
 
 def of_slots(

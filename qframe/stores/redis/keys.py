@@ -11,10 +11,13 @@ from functools import lru_cache
 
 from qframe.drivers.redis import Call, Redis
 from qframe.drivers.scripts import Script, script
-from qframe.errors import BadOption
+from qframe.errors import BadOption, BadTopic
 from qframe.growth import NOT_GROWN, Growth
 from qframe.stores.topic_options import reading, topic_of
 from qframe.topic import Topic
+
+LAYOUT = 2
+"""How what is in Redis is laid out; it stands with the kind of each topic. 1 was never released."""
 
 UNCLAIMED = ""
 ELSEWHERE = "timers_db"
@@ -120,22 +123,42 @@ def topic_from(name: str, value: bytes) -> Topic:
     """The topic that a value of that hash declares.
 
     Raises:
-        BadTopic: if this version of qframe cannot read it.
+        BadTopic: if this version of qframe cannot read it, or what is there of the topic.
     """
     word, _, rest = value.partition(b" ")
     numbers, _, options = rest.partition(b" ")
-    kind = word.decode(errors="replace")
+    kind, _, layout = word.decode(errors="replace").partition("@")
+    if layout != str(LAYOUT):
+        raise _in_another_layout(name, layout)
     with reading(name, kind):
         slots, growth = grown_from(numbers)
         return topic_of(name, kind, slots, options, growth)
 
 
-def identity_of(topic: Topic, kind: str = "") -> str:
-    """The first two words of such a value: the kind, and the slots with how far they have grown."""
+def _in_another_layout(name: str, layout: str) -> BadTopic:
+    if not layout:
+        why = "it was written before the first release of qframe, and is laid out in another way"
+        remedy = "use another namespace=, and remove what this one has in Redis"
+    else:
+        why = f"it is laid out as {layout}, and this version of qframe knows {LAYOUT}"
+        remedy = "use the newer version that wrote it"
+    return BadTopic("topic", name, why, remedy)
+
+
+def identity_of(topic: Topic, sign: str = "") -> str:
+    """The first two words of such a value, of which the second has the slots and their growth.
+
+    The first one has the kind and the layout, or is the sign of where the topic lies.
+    """
     word, growth = str(topic.slots), topic.growth
     if growth != NOT_GROWN:
         word = ",".join(str(int(number)) for number in (topic.slots, *growth))
-    return f"{kind or topic.kind} {word}"
+    return f"{sign or kind_of(topic)} {word}"
+
+
+def kind_of(topic: Topic) -> str:
+    """The word for a topic's kind, with the layout."""
+    return f"{topic.kind}@{LAYOUT}"
 
 
 def grown_from(word: bytes) -> tuple[int, Growth]:

@@ -24,12 +24,13 @@ from qframe.stores.redis.keys import (
     grown_from,
     identity_of,
     is_elsewhere,
+    kind_of,
     of,
     topic_from,
     topics_key,
 )
 from qframe.stores.redis.role import RedisRole
-from qframe.stores.topic_options import TopicOptions
+from qframe.stores.topic_options import TopicOptions, reading
 from qframe.stores.types import LiesHere, TopicList
 from qframe.topic import Kind, Topic
 
@@ -53,18 +54,16 @@ class RedisTopics(RedisRole, Topics):
 
         Returns the mark of the database that stands here now: the first one that was given.
         """
-        while True:
-            sign = f"{ELSEWHERE}:{mark:016x}"
-            is_done, known, slots, _ = _declared(self._redis, self.namespace, topic, sign)
-            if is_done:
-                return mark
-            if known == str(Kind.DELAY):
-                raise _is_here(topic.name)
-            if known == sign or not known.startswith(ELSEWHERE):
-                raise _mismatch(topic, known, slots)
-            if known != ELSEWHERE:
-                return int(known.partition(":")[2], 16)
-            self.unpoint(topic)  # one of an earlier version, without a mark
+        sign = f"{ELSEWHERE}:{mark:016x}"
+        is_done, known, slots, _ = _declared(self._redis, self.namespace, topic, sign)
+        if is_done:
+            return mark
+        if known == kind_of(topic):
+            raise _is_here(topic.name)
+        if known == sign or not known.startswith(ELSEWHERE):
+            raise _mismatch(topic, known, slots)
+        with reading(topic.name, ELSEWHERE):
+            return int(known.partition(":")[2], 16)
 
     def unpoint(self, topic: Topic) -> None:
         """Forgets what `point_away` has done."""
@@ -116,7 +115,7 @@ class RedisTopics(RedisRole, Topics):
 
 def declare(redis: Redis, namespace: str, topic: Topic) -> Topic:
     """Makes a topic known, or changes its options; returns it, as far grown as it is."""
-    is_done, known, slots, growth = _declared(redis, namespace, topic, str(topic.kind))
+    is_done, known, slots, growth = _declared(redis, namespace, topic)
     if is_done:
         return topic if growth == topic.growth else topic.grown(slots, growth)
     if known.startswith(ELSEWHERE) and topic.kind is Kind.DELAY:
@@ -125,9 +124,9 @@ def declare(redis: Redis, namespace: str, topic: Topic) -> Topic:
 
 
 def _declared(
-    redis: Redis, namespace: str, topic: Topic, kind: str
+    redis: Redis, namespace: str, topic: Topic, sign: str = ""
 ) -> tuple[bool, str, int, Growth]:
-    """Whether a topic is declared under a word for its kind; the word, slots and growth it has.
+    """Whether a topic is declared, or signed away; the first word, slots and growth it has.
 
     Raises:
         BadTopic: if it is declared, and this version of qframe cannot read how.
@@ -139,14 +138,14 @@ def _declared(
             topic_from(topic.name, before)
             options = before.split(b" ", 2)[2]
         options = TopicOptions.of(topic).to_json(options)
-        words = (topic.name, identity_of(topic, kind), options, before)
+        words = (topic.name, identity_of(topic, sign), options, before)
         is_done, stands = redis.one(Call(of("declare"), key, words))
     known, numbers = stands.split()
     return bool(is_done), known.decode(), *grown_from(numbers)
 
 
 def _mismatch(topic: Topic, known: str, slots: int) -> TopicMismatch:
-    kind = str(Kind.DELAY) if known.startswith(ELSEWHERE) else known
+    kind = str(Kind.DELAY) if known.startswith(ELSEWHERE) else known.partition("@")[0]
     if kind != topic.kind:
         return TopicMismatch(topic.name, "kind", kind, str(topic.kind))
     return TopicMismatch(topic.name, "slots", slots, topic.slots)

@@ -179,21 +179,6 @@ def test_of_processes_that_set_up_signposts_at_once_with_one_database_all_are_se
 
 
 @pytest.mark.gate
-def test_a_signpost_of_an_earlier_version_gets_its_mark(
-    server: RedisServer, tmp_path: Path
-) -> None:
-    url = f"sqlite:///{tmp_path / 'timers.db'}"
-    with QFrame(server.url, timers_db=url) as app, server.client() as client:
-        app.declare(TIMERS)
-        [topics] = client.keys("*")
-        sign, rest = client.hget(topics, "timers").split(b" ", 1)
-        client.hset(topics, "timers", b"timers_db " + rest)
-        app.store.sweep(TIMERS)
-        assert client.hget(topics, "timers") == sign + b" " + rest
-        assert sign.startswith(b"timers_db:")
-
-
-@pytest.mark.gate
 @pytest.mark.promise(7)
 def test_a_topic_that_a_stray_process_has_declared_in_redis_keeps_no_worker_from_its_timers(
     server: RedisServer, tmp_path: Path

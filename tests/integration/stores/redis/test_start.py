@@ -20,6 +20,7 @@ from servers import RedisServer, free_port
 from serving import Serving
 
 from qframe import (
+    BadTopic,
     BadUrl,
     Message,
     Outgoing,
@@ -49,6 +50,25 @@ def program(tmp_path: Path) -> Program:
 
 
 # What is refused.
+
+
+@pytest.mark.gate
+def test_a_topic_from_before_the_first_layout_is_refused_and_hides_no_other(
+    server: RedisServer,
+) -> None:
+    with QFrame(store=server.url) as app:
+        app.declare(Topic("orders", slots=1))
+        [key] = [key for key in server.client().keys("*") if key.endswith(b":topics")]
+        options = server.client().hget(key, "orders").split(b" ", 2)[2]
+        server.client().hset(key, "old", b"stream 1 " + options)
+        for refuse in (app.declare, lambda topic: app.publish(topic, 1)):
+            with pytest.raises(BadTopic, match="before the first release") as refused:
+                refuse(Topic("old", slots=1))
+            assert "use another namespace=" in str(refused.value)
+        assert server.client().hget(key, "old") == b"stream 1 " + options
+        found = app.store.topics()
+        assert ([topic.name for topic in found], len(found.unread)) == (["orders"], 1)
+        app.publish("orders", 1)
 
 
 @pytest.mark.gate
