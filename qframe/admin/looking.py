@@ -9,7 +9,7 @@ from qframe.admin.context import AdminRole
 from qframe.admin.owners import OwnerInfo, WorkerInfo, owners_of, workers_of
 from qframe.admin.scale import PER_WORKER, Scale, scale_of
 from qframe.admin.totals import TopicTotals, is_overdue, summed, totals_in, unknown_in
-from qframe.errors import BadOption, BadTopic
+from qframe.errors import BadInput, BadOption
 from qframe.options.rules import checked_limit
 from qframe.options.tuning import Tuning
 from qframe.stores.faults import Fault
@@ -20,7 +20,7 @@ from qframe.topic import Topic
 STATES: Final = ("waiting", "todo", "doing", "dead")
 
 
-def unknown_fault(error: BadTopic) -> str:
+def unknown_fault(error: BadInput) -> str:
     """A topic that this version of qframe cannot read, as `verify` says it."""
     fault = Fault("the topic is unknown", error.why, None, 0, left=error.remedy)
     return str(fault)

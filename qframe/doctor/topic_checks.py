@@ -10,7 +10,7 @@ import msgspec
 from qframe.admin.explain.words import span
 from qframe.admin.totals import TopicTotals, Totals, is_overdue
 from qframe.doctor.findings import Finding
-from qframe.errors import BadTopic
+from qframe.errors import BadInput
 from qframe.options.report import ConsumerReport
 from qframe.topic import Topic
 
@@ -54,7 +54,7 @@ def growth(topic: Topic) -> Finding | None:
     )  # fmt: skip
 
 
-def unknown(error: BadTopic) -> Finding:
+def unknown(error: BadInput) -> Finding:
     """This version of qframe can read every topic."""
     return Finding(
         check="topics", level="warning", what=f"topic {error.value} is unknown: {error.why}",

@@ -6,7 +6,7 @@ Every operation takes and returns batches and names the slots that it touches; w
 slot is one atomic step, what it does to several need not be. Times are the store's: `delay_ms` is
 counted from the store's clock, `at_ms` compared with it. An operation whose reply was lost can be
 repeated: publishing is idempotent by id, settling by receipt, pulling by position and receipt.
-`base` and `acts` have the operations, role by role, `documents`, `edits` and `bucket` those of them;
+`base` and `acts` have the operations, role by role, `documents`, `edits` and `bucket` their own;
 `types` their requests and results; `records` where messages stand, for people.
 
 The life of a message, for one group:

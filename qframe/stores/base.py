@@ -44,7 +44,7 @@ from qframe.stores.types import (
 from qframe.topic import Topic
 
 
-class Topics(Protocol):
+class Declaring(Protocol):
     """Declaring topics, and keeping them tidy."""
 
     def declare(self, topic: Topic) -> Topic:
@@ -59,14 +59,12 @@ class Topics(Protocol):
             BadTopic: if it is declared, and this version cannot read how; nothing is changed.
         """
 
-    def topic(self, name: str) -> Topic | None:
-        """The topic as declared and grown, or None; BadTopic if this version cannot read it."""
+    def topics(self, names: Sequence[str] | None = None) -> TopicList:
+        """All topics, as declared and grown, or those of some names, in one round trip; by name.
 
-    def latest(self, topics: Sequence[Topic]) -> list[Topic | None]:
-        """As `topic` of each, in one round trip; None too where this version cannot read it."""
-
-    def topics(self) -> TopicList:
-        """All topics, by name; those that this version of qframe cannot read are named apart."""
+        Those that this version of qframe cannot read are named apart; so are those among the names
+        that are known to lie elsewhere.
+        """
 
     def birth(self, topic: Topic) -> str:
         """A name of the topic's data: another one after they were deleted or lost."""
@@ -88,6 +86,23 @@ class Topics(Protocol):
         it stays declared, so that who was interrupted can go on. It does not see whether somebody
         publishes meanwhile.
         """
+
+
+class Topics(Declaring, Protocol):
+    """Declaring topics, and looking them up."""
+
+    def topic(self, name: str) -> Topic | None:
+        """The topic as declared and grown, or None; BadTopic if this version cannot read it."""
+        found = self.topics([name])
+        if found.unread:
+            raise found.unread[0]
+        return found[0] if found else None
+
+    def latest(self, topics: Sequence[Topic]) -> list[Topic | None]:
+        """Each as declared and grown, in one round trip; None also where it cannot be read."""
+        names = list(dict.fromkeys(topic.name for topic in topics))
+        known = {topic.name: topic for topic in self.topics(names)}
+        return [known.get(topic.name) for topic in topics]
 
 
 class Publishing(Protocol):

@@ -32,7 +32,7 @@ from contextlib import suppress
 from typing import Any, Final, Protocol
 
 from qframe.clock import SYSTEM_CLOCK, moment
-from qframe.errors import BadInput, BadOption, NotSupported, StoreUnavailable
+from qframe.errors import BadInput, BadOption, BadTopic, NotSupported, StoreUnavailable
 from qframe.redaction import shown_url
 from qframe.stores.base import Store
 from qframe.stores.bell import Bell
@@ -162,12 +162,13 @@ class StorePair:
             raise away[0]
         return [found[number] for number in range(len(topics))]
 
-    def topics(self) -> TopicList:
-        """All topics, by name; those that this version of qframe cannot read are named apart."""
-        main, timers = self.main.topics(), self._timers.topics()
+    def topics(self, names: Sequence[str] | None = None) -> TopicList:
+        """All topics, or those of some names; what this version cannot read is named apart."""
+        main, timers = self.main.topics(names), self._timers.topics(names)
         timed = [topic for topic in timers if topic.kind is Kind.DELAY]
         found = sorted([*main, *timed], key=lambda topic: topic.name)
-        return TopicList(found, [*main.unread, *timers.unread])
+        unread = [each for each in main.unread if isinstance(each, BadTopic)]  # but no signposts
+        return TopicList(found, [*unread, *timers.unread])
 
     def sweep(self, topic: Topic, limit: int = 500) -> int:
         """Removes rows that are no longer needed; a signpost that was lost is set up again."""

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import msgspec
 
 from qframe.codec import KEYLESS
-from qframe.errors import AnswerLost, BadOption, BadTopic, StoreUnavailable
+from qframe.errors import AnswerLost, BadInput, BadOption, StoreUnavailable
 from qframe.message import Delivery
 from qframe.outcomes import Outcome, Verdict
 from qframe.topic import Kind, Topic, span_of
@@ -92,19 +92,19 @@ class TopicList(list[Topic]):
 
     Attributes:
         unread: the error of each topic that this version of qframe cannot read, and that is left
-            out; its `value` is the topic's name.
+            out; its `value` is the topic's name. Of a topic that lies elsewhere it says so.
     """
 
-    def __init__(self, topics: Iterable[Topic] = (), unread: Iterable[BadTopic] = ()) -> None:
+    def __init__(self, topics: Iterable[Topic] = (), unread: Iterable[BadInput] = ()) -> None:
         super().__init__(topics)
-        self.unread: list[BadTopic] = list(unread)
+        self.unread: list[BadInput] = list(unread)
 
     @contextmanager
     def passing_by(self) -> Iterator[None]:
-        """Reads one topic; if that cannot be read, notes its error."""
+        """Reads one topic; if that cannot be read here, notes its error."""
         try:
             yield
-        except BadTopic as error:
+        except BadInput as error:
             self.unread.append(error)
 
 

@@ -10,7 +10,7 @@ from interleaving.operations import STATES, Operation
 from interleaving.plain import plain
 from interleaving.scenes import LEASE_MS, Act, Scene, SceneClock, epoch
 from qframe.errors import QFrameError
-from qframe.stores.base import Store
+from qframe.stores.base import Store, Topics
 from qframe.stores.controls import Controls
 from qframe.stores.edits import Edits
 from qframe.stores.model.store import ModelStore
@@ -100,7 +100,7 @@ def endings(
 
 ABOVE = {
     name: function
-    for role in (Rosters, Controls, Edits)
+    for role in (Topics, Rosters, Controls, Edits)
     for name, function in vars(role).items()
     if callable(function) and not name.startswith("_")
 }

@@ -18,10 +18,16 @@ NEWER: Final[list[Mutant]] = [
     Mutant(
         "a topic that cannot be read hides all others, on Redis",
         "stores/redis/topics.py",
-        "            with found.passing_by():\n"
-        "                found.append(topic_from(name, value))\n",
-        "            found.append(topic_from(name, value))\n",
+        "        with found.passing_by():\n",
+        "        if True:\n",
         _record("redis and another and kind"),
+    ),
+    Mutant(
+        "a topic that was laid out in another way is read all the same",
+        "stores/redis/keys.py",
+        "    if layout != str(LAYOUT):\n",
+        "    if False:\n",
+        _record("redis and another and layout"),
     ),
     Mutant(
         "a topic that cannot be read hides all others, in a database",

@@ -64,13 +64,6 @@ SWEEPING: Final = [
         TIMERS_DB + " -k stray",
     ),
     Mutant(
-        "a signpost of an earlier version has no mark for ever",
-        "stores/redis/topics.py",
-        "            self.unpoint(topic)  # one of an earlier version, without a mark\n",
-        "            return mark\n",
-        TIMERS_DB + " -k signpost",
-    ),
-    Mutant(
         "a topic with much to remove is swept whole before the others",
         "runtime/process/sweeper.py",
         "for topic in [*left]:",

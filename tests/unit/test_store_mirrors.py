@@ -22,7 +22,7 @@ from qframe.stores.rosters import Rosters
 from qframe.stores.sql.store import SqlStore
 
 ROLES = {
-    base.Topics: "topics",
+    base.Declaring: "topics",
     base.Publishing: "publish",
     base.Pulling: "pull",
     base.Settling: "settle",
@@ -40,6 +40,7 @@ ROLES = {
     base.Searching: "search",
     base.Logs: "logs",
 }
+ABOVE = (base.Topics, Controls, Rosters, Edits)
 MIRRORED = {*ROLES.values(), "bell", "role", "store"}
 STORES = {"model": ModelStore, "redis": RedisStore, "sql": SqlStore}
 FOLDER = Path(qframe.stores.__file__).parent
@@ -56,10 +57,14 @@ def test_a_store_has_a_file_for_each_role_and_names_its_others(name: str) -> Non
 
 def test_the_roles_are_all_that_a_store_offers() -> None:
     protocols = {each for each in base.Store.__mro__ if each.__module__.startswith("qframe.")}
-    assert protocols - {base.Store, Controls, Rosters, Edits, DocumentBells} == set(ROLES)
+    assert protocols - {base.Store, base.Topics, Controls, Rosters, Edits, DocumentBells} == set(
+        ROLES
+    )
 
 
-@pytest.mark.parametrize("written_once", [Controls, Rosters, Edits], ids=lambda role: role.__name__)
+@pytest.mark.parametrize(
+    "written_once", [base.Topics, Controls, Rosters, Edits], ids=lambda role: role.__name__
+)
 @pytest.mark.parametrize("name", STORES)
 def test_what_stands_on_other_operations_is_written_once(name: str, written_once: type) -> None:
     for operation in [each for each in vars(written_once) if not each.startswith("_")]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from collections.abc import Sequence
 from typing import Any, cast
 
 import pytest
@@ -15,7 +16,7 @@ from qframe.stores.base import Store
 from qframe.stores.model.store import ModelStore
 from qframe.stores.open import open_store
 from qframe.stores.pair import BY_TOPIC, StorePair
-from qframe.stores.types import Entry
+from qframe.stores.types import Entry, TopicList
 from qframe.telemetry.store_numbers import StoreNumbers
 from qframe.topic import Topic
 
@@ -33,7 +34,7 @@ class Signed(ModelStore):
 
     def point_away(self, topic: Topic, mark: int) -> int:
         self._look()
-        if super().topic(topic.name) is not None:
+        if topic.name in self._states:
             raise TopicMismatch(topic.name, "kind", "stream", "timers_db")
         self.signposts.append(topic.name)
         return mark
@@ -41,11 +42,12 @@ class Signed(ModelStore):
     def unpoint(self, topic: Topic) -> None:
         self.signposts.remove(topic.name)
 
-    def topic(self, name: str) -> Topic | None:
+    def topics(self, names: Sequence[str] | None = None) -> TopicList:
         self._look()
-        if name in self.signposts:
-            raise BadOption("timers_db", "", "it lies elsewhere", "name it")
-        return super().topic(name)
+        found = super().topics(names)
+        away = BadOption("timers_db", "", "it lies elsewhere", "name it")
+        found.unread += [away for name in names or () if name in self.signposts]
+        return found
 
     def read_documents(self, places: Any) -> Any:
         self._look()

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from qframe.clock import SYSTEM_CLOCK, Clock
+from qframe.stores.base import Topics
 from qframe.stores.controls import Controls
 from qframe.stores.documents import Space
 from qframe.stores.edits import Edits
@@ -39,7 +40,7 @@ class ModelStore(
     ModelTopics, ModelPublishing, ModelPulling, ModelSettling, ModelGroups, ModelDocuments,
     ModelBuckets, ModelTimers, ModelUnblocking, ModelDeadLetters, ModelRewriting, ModelRepairing,
     ModelInspecting, ModelSearching, ModelLogs, ModelCopying, ModelGrowing, Rosters, Controls,
-    Edits,
+    Edits, Topics,
 ):  # fmt: skip
     """Messages in this process's memory.
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing_extensions import override
 
 from qframe.errors import TopicMismatch
-from qframe.stores.base import Topics
+from qframe.stores.base import Declaring
 from qframe.stores.model.groups import drop
 from qframe.stores.model.role import ModelRole
 from qframe.stores.model.state import Slot, TopicState
@@ -15,7 +15,7 @@ from qframe.stores.types import TopicList
 from qframe.topic import Topic
 
 
-class ModelTopics(ModelRole, Topics):
+class ModelTopics(ModelRole, Declaring):
     """Topics by name."""
 
     @override
@@ -24,20 +24,13 @@ class ModelTopics(ModelRole, Topics):
             return declare(self._states, topic)
 
     @override
-    def topic(self, name: str) -> Topic | None:
+    def topics(self, names: Sequence[str] | None = None) -> TopicList:
         with self._lock:
-            state = self._states.get(name)
-            return state.topic if state else None
-
-    @override
-    def latest(self, topics: Sequence[Topic]) -> list[Topic | None]:
-        with self._lock:
-            return [self.topic(each.name) for each in topics]
-
-    @override
-    def topics(self) -> TopicList:
-        with self._lock:
-            return TopicList(state.topic for _, state in sorted(self._states.items()))
+            return TopicList(
+                state.topic
+                for name, state in sorted(self._states.items())
+                if names is None or name in names
+            )
 
     @override
     def birth(self, topic: Topic) -> str:

@@ -10,6 +10,7 @@ from qframe.clock import Clock
 from qframe.drivers.redis import Redis
 from qframe.errors import BadUrl
 from qframe.forks import Forks
+from qframe.stores.base import Topics
 from qframe.stores.controls import Controls
 from qframe.stores.documents import Space
 from qframe.stores.edits import Edits
@@ -46,7 +47,7 @@ class RedisStore(
     RedisTopics, RedisPublishing, RedisPulling, RedisSettling, RedisGroups, RedisDocuments,
     RedisBuckets, RedisTimers, RedisUnblocking, RedisDeadLetters, RedisRewriting, RedisRepairing,
     RedisInspecting, RedisSearching, RedisLogs, RedisCopying, RedisGrowing, Rosters, Controls,
-    Edits,
+    Edits, Topics,
 ):  # fmt: skip
     """Messages in Redis 7 or newer, or Valkey: one server, behind Sentinels, or a cluster.
 

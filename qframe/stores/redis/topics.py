@@ -12,7 +12,7 @@ from typing_extensions import override
 from qframe.drivers.redis import Call, Redis
 from qframe.errors import TopicMismatch
 from qframe.growth import Growth
-from qframe.stores.base import Topics
+from qframe.stores.base import Declaring
 from qframe.stores.redis import groups
 from qframe.stores.redis.audit import OF_SLOT
 from qframe.stores.redis.keys import (
@@ -40,7 +40,7 @@ _GONE_S: Final = 30 * 86_400
 """For how long a slot of a topic that was deleted stays closed."""
 
 
-class RedisTopics(RedisRole, Topics):
+class RedisTopics(RedisRole, Declaring):
     """Topics in a hash of the namespace."""
 
     @override
@@ -70,20 +70,11 @@ class RedisTopics(RedisRole, Topics):
         self._redis.ask(topics_key(self.namespace), "HDEL", topic.name)
 
     @override
-    def topic(self, name: str) -> Topic | None:
-        return self._noted(name, declared(self._redis, self.namespace, name))
-
-    @override
-    def latest(self, topics: Sequence[Topic]) -> list[Topic | None]:
-        names = [topic.name for topic in topics]
-        found = latest(self._redis, self.namespace, names)
-        return list(map(self._noted, names, found))
-
-    @override
-    def topics(self) -> TopicList:
-        found = all_declared(self._redis, self.namespace)
+    def topics(self, names: Sequence[str] | None = None) -> TopicList:
+        found = declared_of(self._redis, self.namespace, names)
         for topic in found:
-            self._noted(topic.name, topic)
+            if topic.name in self._known_keys:
+                self._remembered(topic)
         return found
 
     @override
@@ -92,7 +83,8 @@ class RedisTopics(RedisRole, Topics):
 
     @override
     def sweep(self, topic: Topic, limit: int = 500) -> int:
-        return self._call(self.topic(topic.name) or topic, sweep, limit, self._now())
+        found = declared(self._redis, self.namespace, topic.name)
+        return self._call(found or topic, sweep, limit, self._now())
 
     @override
     def delete(self, topic: Topic, limit: int = 500) -> bool:
@@ -102,15 +94,6 @@ class RedisTopics(RedisRole, Topics):
         if done:
             self._known_keys.pop(topic.name, None)
         return done
-
-    def _noted(self, name: str, topic: Topic | None) -> Topic | None:
-        """Notes how a topic stands in the store now; returns it.
-
-        One that is gone keeps its keys here: a worker is told that it has no such group.
-        """
-        if topic is not None and name in self._known_keys:
-            self._remembered(topic)
-        return topic
 
 
 def declare(redis: Redis, namespace: str, topic: Topic) -> Topic:
@@ -158,32 +141,26 @@ def _is_here(name: str) -> LiesHere:
     )  # fmt: skip
 
 
-def all_declared(redis: Redis, namespace: str) -> TopicList:
-    """All topics that lie here, by name."""
-    flat = redis.ask(topics_key(namespace), "HGETALL")
-    return _read(
-        (name.decode(errors="replace"), value)
-        for name, value in sorted(zip(flat[::2], flat[1::2], strict=True))
-    )
-
-
-def latest(redis: Redis, namespace: str, names: Sequence[str]) -> list[Topic | None]:
-    """Each topic that lies here and can be read, in one round trip."""
-    if not names:
-        return []
-    values = redis.ask(topics_key(namespace), "HMGET", *names)
-    found = {topic.name: topic for topic in _read(zip(names, values, strict=True))}
-    return [found.get(name) for name in names]
-
-
-def _read(lines: Iterable[tuple[str, bytes | None]]) -> TopicList:
-    """The topics of values of the hash, of those that lie here."""
+def declared_of(redis: Redis, namespace: str, names: Sequence[str] | None) -> TopicList:
+    """The topics that lie here, by name: all, or those of some names."""
+    key = topics_key(namespace)
+    if names is None:
+        flat = redis.ask(key, "HGETALL")
+        lines = {name.decode(errors="replace"): line for name, line in _pairs(flat)}
+    else:
+        lines = dict(zip(names, redis.ask(key, "HMGET", *names) if names else (), strict=True))
     found = TopicList()
-    for name, value in lines:
-        if value is not None and not is_elsewhere(value):
-            with found.passing_by():
-                found.append(topic_from(name, value))
+    for name, line in sorted((name, line) for name, line in lines.items() if line is not None):
+        with found.passing_by():
+            if not is_elsewhere(line):
+                found.append(topic_from(name, line))
+            elif names is not None:
+                raise elsewhere(name)
     return found
+
+
+def _pairs(flat: Sequence[bytes]) -> Iterable[tuple[bytes, bytes]]:
+    return zip(flat[::2], flat[1::2], strict=True)
 
 
 def birth(redis: Redis, keys: SlotKeys, fresh: str) -> str:

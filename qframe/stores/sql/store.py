@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from qframe.clock import Clock
 from qframe.drivers.sql import Database
+from qframe.stores.base import Topics
 from qframe.stores.controls import Controls
 from qframe.stores.documents import Space
 from qframe.stores.edits import Edits
@@ -37,7 +38,7 @@ from qframe.topic import Topic
 class SqlStore(
     SqlTopics, SqlPublishing, SqlPulling, SqlSettling, SqlGroups, SqlDocuments, SqlBuckets,
     SqlTimers, SqlUnblocking, SqlDeadLetters, SqlRewriting, SqlRepairing, SqlInspecting,
-    SqlSearching, SqlLogs, SqlCopying, SqlGrowing, Rosters, Controls, Edits,
+    SqlSearching, SqlLogs, SqlCopying, SqlGrowing, Rosters, Controls, Edits, Topics,
 ):  # fmt: skip
     """Messages in the tables of a database.
 

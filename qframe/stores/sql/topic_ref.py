@@ -160,14 +160,16 @@ def declared(transaction: Transaction, namespace: str, name: str) -> TopicRef | 
     return None if row is None else ref_of(row)
 
 
-def rows_of(transaction: Transaction, namespace: str, names: list[str]) -> list[Row]:
-    """The rows of the topics of some names, of those that there are."""
+def rows_of(transaction: Transaction, namespace: str, names: Sequence[str] | None) -> Sequence[Row]:
+    """The rows of all topics, or of those of some names, by name."""
+    if names is None:
+        return transaction.rows(TOPICS, (namespace,))
     found = {
-        row[0]: row
+        row[2]: row
         for some in padded(names)
         for row in transaction.rows(_topics_of(len(some)), (namespace, *some))
     }
-    return list(found.values())
+    return [found[name] for name in sorted(found)]
 
 
 def stored(transaction: Transaction, ref: TopicRef) -> TopicRef:

@@ -8,10 +8,10 @@ from typing import Final
 from sqlalchemy import Table, bindparam, delete, select
 from typing_extensions import override
 
-from qframe.drivers.sql import Row, Statement, Transaction
+from qframe.drivers.sql import Statement, Transaction
 from qframe.errors import TopicMismatch, UnknownTopic
 from qframe.growth import NOT_GROWN
-from qframe.stores.base import Topics
+from qframe.stores.base import Declaring
 from qframe.stores.sql import groups
 from qframe.stores.sql.cursors import GROUPS, UNCLAIMED, add_group, lock_topic, take_number
 from qframe.stores.sql.growing import ADD_SLOT, FORGET_GROWTH, SET_GROWTH
@@ -20,7 +20,6 @@ from qframe.stores.sql.schema import Sort, held, later, log, marks, sequences, s
 from qframe.stores.sql.sweep import sweep
 from qframe.stores.sql.topic_ref import (
     LOCKED_TOPIC,
-    TOPICS,
     TopicRef,
     every_number,
     ref_of,
@@ -66,7 +65,7 @@ def _in_slots(table: Table) -> tuple[Statement, Statement]:
 _OF_SLOTS: Final = [_in_slots(table) for table in (log, later, held, sequences, marks)]
 
 
-class SqlTopics(SqlRole, Topics):
+class SqlTopics(SqlRole, Declaring):
     """Topics as rows, and what of them is swept away."""
 
     @override
@@ -76,21 +75,13 @@ class SqlTopics(SqlRole, Topics):
         return ref.topic
 
     @override
-    def topic(self, name: str) -> Topic | None:
-        ref = self._declared(name)
-        return None if ref is None else ref.topic
-
-    @override
-    def latest(self, topics: Sequence[Topic]) -> list[Topic | None]:
-        names = list(dict.fromkeys(topic.name for topic in topics))
+    def topics(self, names: Sequence[str] | None = None) -> TopicList:
         rows = self._database.read_autocommit(lambda it: rows_of(it, self.namespace, names))
-        known = {topic.name: topic for topic in self._met_in(rows)}
-        return [known.get(topic.name) for topic in topics]
-
-    @override
-    def topics(self) -> TopicList:
-        rows = self._database.read_autocommit(lambda it: it.rows(TOPICS, (self.namespace,)))
-        return self._met_in(rows)
+        found = TopicList()
+        for row in rows:
+            with found.passing_by():
+                found.append(self._meet(ref_of(row)).topic)
+        return found
 
     @override
     def birth(self, topic: Topic) -> str:
@@ -101,7 +92,8 @@ class SqlTopics(SqlRole, Topics):
 
     @override
     def sweep(self, topic: Topic, limit: int = 500) -> int:
-        return self._write(self.topic(topic.name) or topic, sweep, limit)
+        ref = self._declared(topic.name)
+        return self._write(topic if ref is None else ref.topic, sweep, limit)
 
     @override
     def delete(self, topic: Topic, limit: int = 500) -> bool:
@@ -109,14 +101,6 @@ class SqlTopics(SqlRole, Topics):
         if done:
             self._met.pop(topic.name, None)
         return done
-
-    def _met_in(self, rows: Sequence[Row]) -> TopicList:
-        """The topics of rows, which are remembered."""
-        found = TopicList()
-        for row in rows:
-            with found.passing_by():
-                found.append(self._meet(ref_of(row)).topic)
-        return found
 
 
 def declare(transaction: Transaction, namespace: str, topic: Topic) -> TopicRef:
