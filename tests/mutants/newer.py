@@ -27,7 +27,7 @@ NEWER: Final[list[Mutant]] = [
         "stores/redis/keys.py",
         "    if layout != str(LAYOUT):\n",
         "    if False:\n",
-        _record("redis and another and layout"),
+        "tests/integration/stores/redis/test_start.py -k layout",
     ),
     Mutant(
         "a topic that cannot be read hides all others, in a database",
