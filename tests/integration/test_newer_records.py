@@ -152,7 +152,7 @@ class InRedis(Raw):
         return self.topic(name, kind, options, numbers)
 
     def document(self, space: Space, name: str, text: str) -> Planted:
-        return self.field(self._documents(space), name, f"7 {2**41} {text}")
+        return self.field(self._documents(space), name, f"7 {2**41} 0 {text}")
 
     def scrap(self, space: Space, name: str) -> Planted:
         """A document of which not even the version can be read."""
@@ -160,7 +160,7 @@ class InRedis(Raw):
 
     def text(self, space: Space, name: str) -> str | None:
         found = self.client.hget(self._documents(space), name)
-        return None if found is None else found.decode().split(" ", 2)[2]
+        return None if found is None else found.decode().split(" ", 3)[3]
 
     def _documents(self, space: Space) -> str:
         return self.key("orders", 0, f"g:billing:documents:{space}")
