@@ -12,6 +12,7 @@ from qframe.options.rules import checked_limit
 from qframe.schedules.record import Schedule
 from qframe.schedules.records import UnreadableSchedule
 from qframe.schedules.verbs import Schedules
+from qframe.stores.documents import RankedName
 
 LOOK: Final = 5000
 """How many schedules a search looks at by default."""
@@ -47,7 +48,7 @@ def found_schedules(
     with suppress(UnreadableSchedule):  # which is met again below
         named = schedules.get(prefix) if prefix and place is None else None
     found = [] if named is None else [named]
-    last = None if place is None else read_place(place)
+    last = None if place is None else read_place(place, RankedName)
     looked = 0
     errors: list[BadOption] = []
 
