@@ -5,8 +5,8 @@ there once, in order, none before its time, whoever leads, dies or stands still.
 but those that nobody had decided about when an operator paused, deleted or retimed its schedule,
 and those that its rules leave out: under `catch_up` none that came in time, under `overlap` none
 while nothing of it waited. A change that a failover may have forgotten is made again. Where
-`overlap` forbids it, none comes while the one before is not settled, unless the schedule was deleted
-between them. No tick bears a body that was replaced before its time. What a record counts has come.
+`overlap` forbids it, none comes while the one before is not settled, unless it was deleted since.
+No tick bears a body that was replaced before its time. What a record counts has come.
 """
 
 from __future__ import annotations
