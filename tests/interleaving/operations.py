@@ -85,10 +85,7 @@ def _publish(by: Actor) -> Act:
     # Each brings its place in a series; the second's is the later one, and may come first.
     of_series = by.scene.entry(by.draw, f"place-{by.number}", named=True)
     of_series.series = ("series", by.number)
-    # Both follow one place of another.
-    following = by.scene.entry(by.draw, f"following-{by.number}", named=True)
-    following.series, following.follows = ("book", 5 + by.number), 5
-    entries += [of_series, following]
+    entries.append(of_series)
     return lambda store, topic: store.publish(topic, entries)
 
 
