@@ -42,10 +42,12 @@ class ModelDocuments(ModelRole, Documents):
         with self._lock:
             self._group(topic, group)  # there must be one
             documents, now_ms = self._space(topic, group, space), self._now_ms()
-            values = {name: document.value for name, document in documents.items()}
+            before = [documents.get(write.name) for write in writes]
             written = [_written(documents, write, now_ms) for write in writes]
-            rings = values != {name: document.value for name, document in documents.items()}
-        if rings:
+        if any(
+            done is not None and write.value != (None if old is None else old.value)
+            for write, old, done in zip(writes, before, written, strict=True)
+        ):
             self._ring_spaces()
         return written
 
