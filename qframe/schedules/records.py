@@ -103,7 +103,7 @@ class ScheduleRecords:
         return next_due_ms(self._store)
 
     def each(
-        self, after: RankedName | None = None, size: int | None = None,
+        self, after: RankedName = WHOLE.after, size: int | None = None,
         unknown: list[BadOption] | None = None,
     ) -> Iterator[tuple[Schedule, RankedName]]:  # fmt: skip
         """The schedules that there are and their places, the next one due first.
@@ -114,7 +114,7 @@ class ScheduleRecords:
             unknown: gets the error of each one on the way that cannot be read here.
         """
         note = (lambda _error: None) if unknown is None else unknown.append
-        span = WHOLE._replace(after=after, limit=size or PAGE)
+        span = Span(after=after, limit=size or PAGE)
         while True:
             try:
                 page = _listed(self._store, span)
@@ -124,7 +124,7 @@ class ScheduleRecords:
                 span = span._replace(after=document.ranked_name)
                 for schedule in _known([document], note):
                     yield schedule, document.ranked_name
-            if len(page) < (span.limit or 0):
+            if len(page) < span.limit:
                 return
 
     def write(self, schedules: Sequence[Schedule]) -> list[Schedule | None]:

@@ -33,7 +33,7 @@ from qframe.schedules.preview import Backfilled, Preview, preview_of, tick_of, w
 from qframe.schedules.record import Schedule, ScheduleList
 from qframe.schedules.records import TOPIC, TRIES, RecordStore, ScheduleRecords, UnreadableSchedule
 from qframe.schedules.timing import ENDS_MS, DstRule, Timing, checked_timing
-from qframe.stores.documents import RankedName
+from qframe.stores.documents import WHOLE, RankedName
 from qframe.topic import Topic
 
 MOST_BACKFILLED: Final = 10_000
@@ -146,7 +146,7 @@ class Schedules:
         return ScheduleList(found, [each for each in unknown if str(each.value).startswith(prefix)])
 
     def each(
-        self, after: RankedName | None = None, size: int | None = None,
+        self, after: RankedName = WHOLE.after, size: int | None = None,
         unknown: list[BadOption] | None = None,
     ) -> Iterator[tuple[Schedule, RankedName]]:  # fmt: skip
         """Schedules and places, as `find` has them, `size` at a time; `unknown` gets errors."""

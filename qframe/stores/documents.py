@@ -116,12 +116,12 @@ class Span(NamedTuple):
     Attributes:
         until: only those of this rank, or a lower one.
         after: only those behind this place.
-        limit: how many at most, the first ones; None for all.
+        limit: how many at most, the first ones.
     """
 
     until: int = MAX_RANK
-    after: RankedName | None = None
-    limit: int | None = None
+    after: RankedName = RankedName(0, "")
+    limit: int = MAX_RANK
 
 
 WHOLE: Final = Span()

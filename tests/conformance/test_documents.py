@@ -155,7 +155,7 @@ def test_documents_are_listed_by_rank_and_name_up_to_a_rank_and_page_by_page(ben
     assert ranked(bench, topic, Span(until=0)) == [(0, "first")]
     assert ranked(bench, topic, Span(limit=4)) == order[:4]
     for size in (1, 2, 3):
-        pages, after = [], None
+        pages, after = [], RankedName(0, "")
         while page := ranked(bench, topic, Span(after=after, limit=size)):
             pages += page
             after = RankedName(*page[-1])

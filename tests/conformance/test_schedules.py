@@ -104,7 +104,7 @@ def test_schedules_are_found_page_by_page_and_one_by_its_whole_name_at_once(
     for number in range(6):
         schedules.put(f"{'ab'[number % 2]}-{number}", "every 60s", topic=topic)
     schedules.put("a", "every 60d", topic=topic)
-    read: list[int | None] = []
+    read: list[int] = []
     look = bench.store.list_documents
 
     def counted(topic: Topic, group: str, space: Space, span: Span) -> Listed:

@@ -58,8 +58,7 @@ class ModelDocuments(ModelRole, Documents):
             listed = sorted(
                 (
                     document for document in self._space(topic, group, space).values()
-                    if document.rank <= span.until
-                    and (span.after is None or document.ranked_name > span.after)
+                    if document.rank <= span.until and document.ranked_name > span.after
                 ),
                 key=attrgetter("ranked_name"),
             )  # fmt: skip

@@ -18,7 +18,6 @@ from qframe.stores.documents import (
     Documents,
     Listed,
     Place,
-    RankedName,
     Space,
     Span,
     Write,
@@ -47,21 +46,23 @@ _SET: Final = Statement(
     "new now ranked text of in called",
 )  # fmt: skip
 _REMOVE: Final = Statement(delete(documents).where(*_THIS), "of in called")
-_PART: Final = (
+_LIST: Final = Statement(
     select(
         documents.c.name, documents.c.value, documents.c.version, documents.c.written_at,
         documents.c.rank,
     )
     .where(
-        *_IN_SPACE, is_there(documents.c.rank), documents.c.rank >= bindparam("first"),
-        documents.c.rank <= bindparam("until"),
+        # SQLite begins at the first of these conditions, MariaDB at the third.
+        *_IN_SPACE,
         tuple_(documents.c.rank, documents.c.name)
         > tuple_(bindparam("same"), bindparam("behind")),
+        documents.c.rank <= bindparam("until"), documents.c.rank >= bindparam("first"),
+        is_there(documents.c.rank),
     )
     .order_by(documents.c.rank, documents.c.name)
+    .limit(bindparam("limit")),
+    "of in same behind until first limit",
 )  # fmt: skip
-_ALL: Final = Statement(_PART, "of in first until same behind")
-_SOME: Final = Statement(_PART.limit(bindparam("limit")), "of in first until same behind limit")
 _FORGET: Final = Statement(delete(documents).where(documents.c.group_id == bindparam("of")), "of")
 
 
@@ -185,12 +186,8 @@ def _named(count: int) -> Statement:
 def listed(transaction: Transaction, ref: TopicRef, group: str, space: Space, span: Span) -> Listed:
     """Documents of a space."""
     number = known_group(transaction, ref, group)
-    rank, name = span.after or RankedName(0, "")
-    place = (number, space.value, rank, span.until, rank, name)
-    if span.limit is None:
-        rows = transaction.rows(_ALL, place)
-    else:
-        rows = transaction.rows(_SOME, (*place, span.limit))
+    until, after, limit = span
+    rows = transaction.rows(_LIST, (number, space.value, *after, until, after.rank, limit))
     return Listed([Document(*row) for row in rows], transaction.now_ms())
 
 

@@ -2,8 +2,8 @@
 -- Purpose: tells the documents of a space of a group, or a part of them by rank and name.
 -- KEYS[1] slot: slot 0's prefix, where documents lie; what is read begins with it.
 -- ARGV[1] given (now), ARGV[2] name (group), ARGV[3] space; for a part also ARGV[4] after (the rank
---   in 16 digits, a blank and the name of the document that it begins behind; '' for the first),
---   ARGV[5] bound (all of it have ranks below this, in 16 digits), ARGV[6] limit (-1 for none).
+--   in 16 digits, a blank and the name behind which it begins), ARGV[5] bound (all of it have ranks
+--   below this, in 16 digits), ARGV[6] limit.
 -- Reply: [now (ms); name, '<version> <written at> <rank> <value>' of each]. -2 if there is no such
 --   group.
 -- Cost: 3 commands; 1 more for a part that has some.
@@ -20,9 +20,8 @@ if not limit then
   return { now, redis.call('HGETALL', documents) }
 end
 local names, listed = {}, {}
-local first = after == '' and '-' or '(' .. after
-local ranked = redis.call('ZRANGEBYLEX', ranks_of(documents), first, '(' .. bound, 'LIMIT', 0, limit)
-for i, member in ipairs(ranked) do
+for i, member in ipairs(redis.call('ZRANGEBYLEX', ranks_of(documents), '(' .. after, '(' .. bound,
+  'LIMIT', 0, limit)) do
   names[i] = string.sub(member, 18)
 end
 local values = #names > 0 and read_many('HMGET', documents, names) or {}
