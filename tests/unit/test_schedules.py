@@ -139,6 +139,7 @@ def test_a_deleted_schedule_is_gone_and_its_name_is_free(scene: Scene) -> None:
     scene.schedules.put("hourly", "30 * * * *", topic=ORDERS)
     scene.run(seconds=3600)
     assert scene.ticks() == ["2026-03-27T13:00:00Z", "2026-03-27T15:30:00Z"]
+    assert scene.of("hourly").progress.fired == 1
 
 
 def test_the_same_put_again_changes_nothing_and_another_timing_counts_from_now(
