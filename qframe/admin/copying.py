@@ -10,7 +10,8 @@ Copied are the declaration with its options; the groups, with what is tuned and 
 with id, key, headers, body, priority, due time, number or offset, time of publishing, attempts and
 last error; of a stream the log, and how far each group is; dead letters with their errors and
 times; what is held behind gaps, and the next number of each key; marks, so that a message that is
-published again to the copy is a duplicate within `dedupe_window`; what groups have counted. A
+published again to the copy is a duplicate within `dedupe_window`; what groups have counted; records
+of schedules, and of queues of SQS. A
 delivery that a killed worker had in hand is one of a lost lease in the copy too.
 
 Not copied: histories of attempts (`history=`), who owns which slots, epochs, reports of workers,
@@ -22,8 +23,9 @@ The steps, each of which may be killed and repeated:
     1  declare the topic there, which must hold nothing; leave a mark in its first slot
     2  subscribe its groups there, paused
     3  slot by slot: messages, marks, numbers     what is there already is written over;
-    4  how far each group is                      a log goes on behind its last message
-    5  compare counts, group by group and slot by slot, and audit the copy
+    4  how far each group is                      a log goes on behind its last message;
+       records of schedules and queues            those that are there already are removed first
+    5  compare counts and records, group by group and slot by slot, and audit the copy
     6  take the mark away, and give the groups the tuning that they have here
 
 While the mark is there a copy goes on with step 2. After it was taken away nothing is written any
@@ -34,6 +36,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
+from itertools import product, zip_longest
 from typing import Final
 
 import msgspec
@@ -43,6 +46,7 @@ from qframe.errors import BadOption, UnknownGroup
 from qframe.options.hold import HOLD, Hold, hold_of, text_of
 from qframe.options.tuning import YES
 from qframe.stores.base import Store
+from qframe.stores.documents import Document, Space, Span, Write
 from qframe.stores.open import open_store
 from qframe.stores.positions import Position
 from qframe.stores.records import Record, Section, Sought, Stats
@@ -55,6 +59,7 @@ _WHY: Final = "it is being copied here"
 _OTHER_PLACE: Final = "delete that topic, or copy to another namespace"
 _PAGE: Final = 500
 _BROADCAST_EXPIRES_MS: Final = 7 * 86_400_000
+_SPACES: Final = (Space.SCHEDULES, Space.QUEUES)
 _PARTS: Final = ("line", "later", "held", "heads", "behind", "dead")
 _COMPARED: Final = (
     "published", "waiting or todo", "doing", "settled", "dead", "cancelled", "head", "floor",
@@ -72,6 +77,7 @@ class Copied(msgspec.Struct, kw_only=True):
         messages: how many messages were copied: those of a log once, others for each group.
         marks: how many ids and batches the copy recognises when they come again.
         sequences: how many keys have numbers.
+        documents: how many records of schedules or of queues were copied.
         paused: groups that are paused there, since they are here.
         differences: how the copy differs from the topic, in sentences; it is finished only if
             there are none. Somebody worked on the topic meanwhile: copy again.
@@ -82,6 +88,7 @@ class Copied(msgspec.Struct, kw_only=True):
     messages: int = 0
     marks: int = 0
     sequences: int = 0
+    documents: int = 0
     paused: list[str] = []
     differences: list[str] = []
 
@@ -250,6 +257,8 @@ class _TopicCopy:
             self._copy_section(section, dry_run=dry_run)
         for slot in self._topic.all_slots:
             self._copy_memory(slot, dry_run=dry_run)
+        for group, space in product(self._copied.groups, _SPACES):
+            self._copy_documents(group, space, dry_run=dry_run)
         if dry_run:
             return self._copied
         heads = {one.slot: one.head for one in before}
@@ -315,6 +324,18 @@ class _TopicCopy:
             ]  # fmt: skip
             offset = found[-1].seq + 1
 
+    def _copy_documents(self, group: str, space: Space, *, dry_run: bool) -> None:
+        """Copies the documents of a space, in place of those that are there."""
+        if not dry_run:
+            for page in _documents(self._target, self._topic, group, space):
+                removals = [Write(document.name, None) for document in page]
+                self._target.write_documents(self._topic, group, space, removals)
+        for page in _documents(self._source, self._topic, group, space):
+            self._copied.documents += len(page)
+            if not dry_run:
+                writes = [Write(each.name, each.value, None, each.rank) for each in page]
+                self._target.write_documents(self._topic, group, space, writes)
+
     def _copy_memory(self, slot: int, *, dry_run: bool) -> None:
         for values in self._memory(slot, "marks"):
             self._copied.marks += len(values)
@@ -338,6 +359,14 @@ class _TopicCopy:
         now, there = self._source.stats(self._topic), self._target.stats(self._topic)
         wrong = [f"{each}, by somebody else" for each in _differences(wanted, _counts(now))]
         wrong += [f"{each} in the copy" for each in _differences(wanted, _counts(there))]
+        for group, space in product(self._copied.groups, _SPACES):
+            ours, theirs = (
+                _texts(store, self._topic, group, space) for store in (self._source, self._target)
+            )
+            pairs = zip_longest(ours, theirs)
+            place = next((each or other for each, other in pairs if each != other), None)
+            if place is not None:
+                wrong.append(f"group {group}: {place[1]} of its {space} differs")
         return wrong + self._target.verify(self._topic)
 
     def _give_tunings(self) -> None:
@@ -365,6 +394,27 @@ class _TopicCopy:
                     f"its topic {self._topic.name} holds messages, or has held some",
                     _OTHER_PLACE,
                 )  # fmt: skip
+        for group, space in product(self._target.groups(self._topic), _SPACES):
+            if next(_documents(self._target, self._topic, group, space), None):
+                raise BadOption(
+                    "to", self._target.url,
+                    f"its topic {self._topic.name} has {space} already", _OTHER_PLACE,
+                )  # fmt: skip
+
+
+def _documents(store: Store, topic: Topic, group: str, space: Space) -> Iterator[list[Document]]:
+    """The documents of a space, page by page."""
+    span = Span(limit=_PAGE)
+    while page := store.list_documents(topic, group, space, span).documents:
+        yield page
+        span = span._replace(after=page[-1].ranked_name)
+
+
+def _texts(store: Store, topic: Topic, group: str, space: Space) -> Iterator[tuple[int, str, str]]:
+    """What the documents of a space say, with their places."""
+    for page in _documents(store, topic, group, space):
+        for document in page:
+            yield *document.ranked_name, document.value
 
 
 def _is_marked(store: Store, topic: Topic) -> bool:

@@ -12,6 +12,7 @@ from qframe.options.rules import checked_limit
 from qframe.schedules.record import Schedule
 from qframe.schedules.records import UnreadableSchedule
 from qframe.schedules.verbs import Schedules
+from qframe.stores.documents import WHOLE, RankedName
 
 LOOK: Final = 5000
 """How many schedules a search looks at by default."""
@@ -47,7 +48,7 @@ def found_schedules(
     with suppress(UnreadableSchedule):  # which is met again below
         named = schedules.get(prefix) if prefix and place is None else None
     found = [] if named is None else [named]
-    last = None if place is None else read_place(place)
+    last = WHOLE.after if place is None else read_place(place, RankedName)
     looked = 0
     errors: list[BadOption] = []
 
@@ -56,7 +57,7 @@ def found_schedules(
         return ScheduleHits(found, looked, place, unknown)
 
     for schedule, at in schedules.each(last, STEP if prefix else min(STEP, most + 1), errors):
-        if looked and last is not None and (len(found) >= most or looked >= look):
+        if looked and (len(found) >= most or looked >= look):
             return hits(place_text(last))
         looked, last = looked + 1, at
         if schedule.name.startswith(prefix) and schedule.name != prefix:

@@ -120,16 +120,26 @@ class ScheduleAdmin(AdminRole):
         context.audit.record("backfill_schedule", topic, None, count=stored, schedule=name)
         return made
 
-    def delete_schedule(self, name: str) -> Schedule:
-        """Removes a schedule; messages that it has published stay. Returns what it was.
+    def delete_schedule(self, name: str, *, force: bool = False) -> Schedule | None:
+        """Removes a schedule; messages that it has published stay.
+
+        Args:
+            name: its name.
+            force: also one that cannot be read here.
+
+        Returns:
+            What it was; None if it could not be read.
 
         Raises:
-            BadOption: if there is none of this name.
+            BadOption: if there is none of this name, or it cannot be read here.
             NotAllowed: without the right to drop.
         """
         context = self._context
         context.require("drop")
-        return self._told("delete_schedule", context.schedules().delete(name, by=context.audit.by))
+        gone = context.schedules().delete(name, by=context.audit.by, force=force)
+        topic = "" if gone is None else gone.template.topic
+        context.audit.record("delete_schedule", topic, None, count=1, schedule=name)
+        return gone
 
     def _told(self, verb: str, schedule: Schedule) -> Schedule:
         topic = schedule.template.topic

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from datetime import datetime
 from itertools import chain
-from typing import Final, NamedTuple, TypedDict
+from typing import Final, NamedTuple, TypedDict, TypeVar
 
 import msgspec
 
@@ -24,6 +24,8 @@ from qframe.topic import Kind, Topic
 
 TIMER_STATES: Final = ("waiting", "todo", "retrying", "doing", "dead")
 STEP: Final = 500
+
+AnyPlace = TypeVar("AnyPlace", bound=tuple[int | str, ...])
 
 
 class TimerChoice(TypedDict, total=False):
@@ -125,7 +127,7 @@ def found_timers(
         return Hits(found[:most], len(found), None, has_more=len(found) > most)
     records: list[Record] = []
     looked = 0
-    after = None if place is None else read_place(place)
+    after = None if place is None else read_place(place, TimerPlace)
     pages = _each_page(store, topic, chosen, after, most)
     for record in chain.from_iterable(pages):
         looked += 1
@@ -216,12 +218,12 @@ def refuse_stream(topic: Topic) -> None:
         )  # fmt: skip
 
 
-def place_text(place: TimerPlace) -> str:
-    """The place of a timer as a text."""
+def place_text(place: tuple[int | str, ...]) -> str:
+    """The place at which a page ends as a text."""
     return urlsafe_b64encode(msgspec.json.encode(place)).decode().rstrip("=")
 
 
-def read_place(text: str) -> TimerPlace:
+def read_place(text: str, kind: type[AnyPlace]) -> AnyPlace:
     """The place that a text tells.
 
     Raises:
@@ -229,7 +231,7 @@ def read_place(text: str) -> TimerPlace:
     """
     try:
         packed = urlsafe_b64decode(text + "=" * (-len(text) % 4))
-        return msgspec.json.decode(packed, type=TimerPlace)
+        return msgspec.json.decode(packed, type=kind)
     except (ValueError, msgspec.MsgspecError) as error:
         raise BadOption(
             "place", text, "it is not where a page has ended", "give the place as it was printed"

@@ -111,6 +111,8 @@ def _as_json(
 def _told(copied: Copied, where: str, *, dry_run: bool) -> str:
     groups = counted(len(copied.groups), "group")
     what = f"{counted(copied.messages, 'message')}, {groups}, {counted(copied.marks, 'mark')}"
+    if copied.documents:
+        what += f", {counted(copied.documents, 'record')}"
     if dry_run:
         return f"topic {copied.topic} has {what} to copy to {where}; nothing was written"
     lines = [f"topic {copied.topic} is in {where}: {what}; counts and audit agree"]

@@ -241,17 +241,24 @@ def preview(
 @schedules.command()
 @targeted
 def delete(
-    target: Target, name: Name, yes: Yes = False, by: By = None, as_json: AsJson = False
+    target: Target,
+    name: Name,
+    force: Annotated[
+        bool, typer.Option("--force", help="Also one that this version cannot read.")
+    ] = False,
+    yes: Yes = False,
+    by: By = None,
+    as_json: AsJson = False,
 ) -> None:
     """Removes a schedule; its messages stay."""
     with target.acting(by) as (app, admin):
-        if app.schedules.get(name) is None:
+        if not force and app.schedules.get(name) is None:
             raise _unknown(name)
         if not yes:
             ask(f"Delete the schedule {name}?")
-        gone = admin.delete_schedule(name)
+        gone = admin.delete_schedule(name, force=force)
     if as_json:
-        say_json(_facts(gone))
+        say_json({"name": name} if gone is None else _facts(gone))
     else:
         say(f"{name} is gone")
 
@@ -290,8 +297,6 @@ def _facts(schedule: Schedule) -> dict[str, Any]:
 
 
 def _state_of(schedule: Schedule) -> str:
-    if schedule.deleted:
-        return "deleted"
     if schedule.paused:
         return "paused"
     if schedule.progress.error is not None:

@@ -1,20 +1,17 @@
 """Schedules: one message for each tick, whoever dies on the way.
 
-    put ──► record in the system topic ──due──► decided ──► written ahead ──► published ──► finished
-              (one message per schedule)                      `sending`        in a series
+    put ──► document of the schedule ──due──► decided ──► written ahead ──► published ──► finished
+                                                             `sending`        in a series
 
-**Records.** A schedule is one message of the internal topic `qframe.schedules`, of kind `delay`,
-whose key is the schedule's name, whose body is the whole `Schedule` as JSON, and whose due time
-orders them by when somebody has to look at each next. Nobody pulls these messages: the leader asks
-for the first ones (`StoredTimers.timers`), people look them up by name (`timer`). Their due times
-lie 317 years ahead, so that none ever is due, or late. A record is replaced by publishing
-the next one under the same key, with its version as the place in a series (`Entry.series`) and the
-version that it follows: of two that follow version 8, one is stored and the other is a duplicate,
-and reads again. So every change is a comparison and a swap, on every store, whether it comes from
-the leader or from a person. A leader counts the version up, and what a person changes has the time
-for its version: so none that a failover has forgotten is its equal, and a leader who still knows
-such a one writes over no change. A schedule that was deleted leaves its record behind as a
-tombstone, which keeps the version.
+**Records.** A schedule is a document (`stores.documents`) in the group `leader` of the internal
+topic `qframe.schedules`. The document's name is the schedule's, its text the whole `Schedule` as
+JSON, and its rank the time at which somebody has to look at it next: so the leader lists those that
+are due, the first ones first, however many others there are. A change is written only in place of
+the version that was read: of two who have read the same one, one is refused, and reads again. So
+every change is a comparison and a swap, on every store, whether it comes from the leader or from a
+person. Versions are drawn at random: no two are equal, also if a failover has forgotten one of
+them, so a leader who knows such a one writes over no change. A schedule that is deleted is removed,
+and one that is put under its name later begins anew.
 
 **The leader** is the worker that owns slot 0 of that topic in the group `leader`, by the app's
 coordinator. It looks before each publish whether it may still be the owner; that there is
@@ -30,8 +27,8 @@ no second message does not depend on it, since any number of leaders may try:
 4. It writes the record without `sending`, and due at the next tick.
 
 A leader that dies before 2 has done nothing; between 2 and 4 its successor finds `sending` and does
-3 again. A topic that refuses the message (it is full, it is gone) is tried again, for longer each
-time, up to a minute; other schedules go on.
+3 again, unless the schedule was deleted since. A topic that refuses the message (it is full, it is
+gone) is tried again, for longer each time, up to a minute; other schedules go on.
 
 **Late ticks.** A tick is late if nobody has looked at it for a minute. `catch_up` says which of the
 late ones fire: none, the latest, or all that are not older than `window`; the rest are *missed*.

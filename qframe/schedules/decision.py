@@ -56,7 +56,7 @@ def decided(schedule: Schedule, now_ms: int, *, busy: bool) -> Decision:
     progress, rules = schedule.progress, schedule.rules
     horizon_ms = now_ms - schedule.offset_ms
     come = _TickTally([], 0, progress.decided_ms)
-    if not (schedule.paused or schedule.deleted) and horizon_ms > progress.decided_ms:
+    if not schedule.paused and horizon_ms > progress.decided_ms:
         come = _caught_up(schedule, progress.decided_ms, horizon_ms)
     line = [*progress.held, *come.ticks]
     fires, held, over = line, [], []
@@ -82,7 +82,7 @@ def with_due(schedule: Schedule, now_ms: int) -> Schedule:
         # Seconds of waiting double with each refusal, up to a minute.
         wait_ms = min(60_000, 500 << progress.failures) if progress.failures else 0
         due_ms = now_ms + wait_ms
-    elif not (schedule.paused or schedule.deleted):
+    elif not schedule.paused:
         next_ms = schedule.timing.look_after(progress.decided_ms)
         if next_ms is not None:
             due_ms = min(due_ms, next_ms + schedule.offset_ms)

@@ -83,7 +83,7 @@ class Leader(SteppedService):
         self._coordinator = coordinator
         self._declare = declare
         self._events = events
-        self._records = ScheduleRecords(store, producer, on_damage=self._damaged)
+        self._records = ScheduleRecords(store, on_damage=self._damaged)
         self._declared = False
         self._slots: Slots | None = None
         self._rung = threading.Event()

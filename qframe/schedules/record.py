@@ -127,8 +127,8 @@ class Schedule(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         note: a text for people.
         declared: whether code declares it, by `@app.cron`.
         paused: whether it is paused.
-        deleted: whether it is gone; only a tombstone is left.
-        version: grows by one with each change, the leader's too.
+        version: a name of this state: another one after each change, the leader's too; 0 of one
+            that is not stored.
         changed_ms: when a person or a deployment changed it last.
         changed_by: who did.
         due_ms: when it is looked at next; where it is not held back, its next tick with its jitter.
@@ -142,7 +142,6 @@ class Schedule(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     note: str = ""
     declared: bool = False
     paused: bool = False
-    deleted: bool = False
     version: int = 0
     changed_ms: int = 0
     changed_by: str = ""
@@ -157,7 +156,7 @@ class Schedule(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     @property
     def next_tick_ms(self) -> int | None:
         """The first tick of which nothing is decided; None if none is to come, or it is paused."""
-        if self.paused or self.deleted:
+        if self.paused:
             return None
         return self.timing.next_after(self.progress.decided_ms)
 

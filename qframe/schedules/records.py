@@ -1,33 +1,38 @@
-"""The records of all schedules, each a message of the system topic: compared and swapped."""
+"""The records of all schedules, each a document: changed by comparing versions."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from typing import Final, Protocol
 
 import msgspec
 
-from qframe.errors import BadOption, UnknownGroup, UnknownTopic
-from qframe.outcomes import Outcome
-from qframe.producing.producer import Producer
+from qframe.errors import AnswerLost, BadOption, UnknownGroup, UnknownTopic
 from qframe.schedules.decision import NEVER_MS
 from qframe.schedules.record import Schedule
 from qframe.schedules.timing import check_fields
-from qframe.stores.acts import StoredTimers
 from qframe.stores.base import Groups, Inspecting, Topics
-from qframe.stores.records import Record, TimerPlace, TimerSpan
-from qframe.stores.types import Entry
+from qframe.stores.documents import (
+    NO_VERSION,
+    WHOLE,
+    Document,
+    Documents,
+    Place,
+    RankedName,
+    Space,
+    Span,
+    Write,
+)
 from qframe.topic import INTERNAL, Kind, Topic
 
 GROUP: Final = "leader"
-TOPIC: Final = Topic(f"{INTERNAL}schedules", Kind.DELAY, 1, dedupe_window="1m")
-"""The system topic: its messages are the records, its one slot is the leader's."""
-
-
-SHIFT_MS: Final = 10**13
-"""317 years, which are added to the due time of each record: it orders them, and never comes."""
+TOPIC: Final = Topic(f"{INTERNAL}schedules", Kind.DELAY, 1)
+"""The system topic: its group has the records, and its one slot is the leader's."""
 
 PAGE: Final = 1000
+TRIES: Final = 3
+"""So many replies in a row may be lost."""
 
 
 class UnreadableSchedule(BadOption):
@@ -37,14 +42,14 @@ class UnreadableSchedule(BadOption):
         super().__init__(
             "schedule", name, f"this version of qframe cannot read it ({why})",
             "use the newer version that wrote it; or, to remove its record: "
-            f"qframe timers cancel {TOPIC.name} {name}",
+            f"qframe schedules delete {name} --force",
         )  # fmt: skip
 
 
 OnDamage = Callable[[UnreadableSchedule], None]
 
 
-class RecordStore(Topics, Groups, Inspecting, StoredTimers, Protocol):
+class RecordStore(Topics, Groups, Inspecting, Documents, Protocol):
     """The roles of a store that keeps the records of schedules."""
 
 
@@ -53,19 +58,13 @@ class ScheduleRecords:
 
     Args:
         store: where they are.
-        producer: writes them.
         on_damage: called with the error of a schedule that is due and cannot be read here.
     """
 
     def __init__(
-        self,
-        store: RecordStore,
-        producer: Producer,
-        *,
-        on_damage: OnDamage = lambda _error: None,
-    ) -> None:
+        self, store: RecordStore, *, on_damage: OnDamage = lambda _error: None
+    ) -> None:  # fmt: skip
         self._store = store
-        self._producer = producer
         self._on_damage = on_damage
 
     def open(self) -> None:
@@ -74,16 +73,16 @@ class ScheduleRecords:
         self._store.subscribe(TOPIC, GROUP)
 
     def read(self, name: str) -> Schedule | None:
-        """A schedule, or its tombstone; None if there never was one.
+        """A schedule; None if there is none.
 
         Raises:
             UnreadableSchedule: if this version of qframe cannot read it.
         """
-        try:
-            found = self._store.timer(TOPIC, name)
-        except (UnknownTopic, UnknownGroup):
-            return None
-        return _decoded(found[0]) if found else None
+        with suppress(UnknownTopic, UnknownGroup):
+            [found] = self._store.read_documents([Place(TOPIC, GROUP, Space.SCHEDULES, name)])
+            if found is not None and found.version != NO_VERSION:
+                return _decoded(found)
+        return None
 
     def due(self, until_ms: int, limit: int) -> list[Schedule]:
         """The schedules that somebody has to look at until then, the most urgent first.
@@ -91,25 +90,23 @@ class ScheduleRecords:
         One whose timing is not known here counts as damaged.
         """
         due: list[Schedule] = []
-        place = None
+        span = Span(until=until_ms, limit=limit)
         while True:
-            page = self._store.timers(
-                TOPIC, TimerSpan(until_ms=SHIFT_MS + until_ms + 1, limit=limit, after=place)
-            )
+            page = _listed(self._store, span)
             due += _known(page, self._on_damage)
             if len(due) >= limit or len(page) < limit:
                 return due
-            place = page[-1].timer_place  # many that are damaged hold up no others
+            span = span._replace(after=page[-1].ranked_name)  # the damaged hold up no others
 
     def next_due_ms(self) -> int | None:
         """When somebody has to look at the next one."""
         return next_due_ms(self._store)
 
     def each(
-        self, after: TimerPlace | None = None, size: int | None = None,
+        self, after: RankedName = WHOLE.after, size: int | None = None,
         unknown: list[BadOption] | None = None,
-    ) -> Iterator[tuple[Schedule, TimerPlace]]:  # fmt: skip
-        """The schedules that there are and their places, the next one due first; no tombstones.
+    ) -> Iterator[tuple[Schedule, RankedName]]:  # fmt: skip
+        """The schedules that there are and their places, the next one due first.
 
         Args:
             after: only those behind this place.
@@ -117,69 +114,84 @@ class ScheduleRecords:
             unknown: gets the error of each one on the way that cannot be read here.
         """
         note = (lambda _error: None) if unknown is None else unknown.append
-        size = size or PAGE
+        span = Span(after=after, limit=size or PAGE)
         while True:
             try:
-                page = self._store.timers(
-                    TOPIC, TimerSpan(until_ms=SHIFT_MS + NEVER_MS + 1, limit=size, after=after)
-                )
+                page = _listed(self._store, span)
             except (UnknownTopic, UnknownGroup):
                 return
-            for record in page:
-                after = record.timer_place
-                for schedule in _known([record], note):
-                    yield schedule, after
-            if len(page) < size:
+            for document in page:
+                span = span._replace(after=document.ranked_name)
+                for schedule in _known([document], note):
+                    yield schedule, document.ranked_name
+            if len(page) < span.limit:
                 return
 
     def write(self, schedules: Sequence[Schedule]) -> list[Schedule | None]:
-        """Writes a next version of each; None for those of which somebody else has written one.
+        """Writes each in place of the version that it has; None if that is not there any more.
 
-        After a reply that was lost it returns None, though its own may be the version that counts.
+        Raises:
+            AnswerLost: if the reply was lost; all of them may be written.
         """
-        if not schedules:
-            return []
-        # The time of a change is behind all versions of before it, also those that were forgotten.
-        written = [
-            msgspec.structs.replace(each, version=max(each.version + 1, each.changed_ms))
-            for each in schedules
-        ]
-        published = self._producer.send(TOPIC, list(map(_entry, written, schedules)))
+        writes = [_write(schedule) for schedule in schedules]
+        written = self._store.write_documents(TOPIC, GROUP, Space.SCHEDULES, writes)
         return [
-            None if each.outcome is Outcome.DUPLICATE else schedule
-            for schedule, each in zip(written, published, strict=True)
+            None if each is None else msgspec.structs.replace(schedule, version=each.version)
+            for schedule, each in zip(schedules, written, strict=True)
         ]
 
+    def remove(self, name: str) -> None:
+        """Removes a schedule, whatever its record says.
 
-def next_due_ms(store: StoredTimers) -> int | None:
+        Raises:
+            AnswerLost: if replies were lost; it may be removed.
+        """
+        lost = 0
+        while True:
+            try:
+                self._store.write_documents(TOPIC, GROUP, Space.SCHEDULES, [Write(name, None)])
+            except AnswerLost:
+                lost += 1
+                if lost == TRIES:
+                    raise
+            else:
+                return
+
+
+def next_due_ms(store: Documents) -> int | None:
     """When somebody has to look at the next schedule of a store; None if there is none."""
-    try:
-        found = store.timers(TOPIC, TimerSpan(until_ms=SHIFT_MS + NEVER_MS, limit=1))
-    except (UnknownTopic, UnknownGroup):
-        return None
-    return (found[0].due_ms or 0) - SHIFT_MS if found else None
+    with suppress(UnknownTopic, UnknownGroup):
+        for document in _listed(store, Span(until=NEVER_MS - 1, limit=1)):
+            return document.rank
+    return None
+
+
+def _listed(store: Documents, span: Span) -> list[Document]:
+    """Records, by when somebody has to look at them."""
+    return store.list_documents(TOPIC, GROUP, Space.SCHEDULES, span).documents
 
 
 _DECODER: Final = msgspec.json.Decoder(Schedule)
 
 
-def _decoded(record: Record) -> Schedule:
+def _decoded(document: Document) -> Schedule:
     """The schedule of a record.
 
     Raises:
         UnreadableSchedule: if this version of qframe cannot read it.
     """
     try:
-        return _DECODER.decode(record.body)
+        schedule = _DECODER.decode(document.value)
     except (ValueError, RecursionError) as error:
-        raise UnreadableSchedule(record.key or "", error) from error
+        raise UnreadableSchedule(document.name, error) from error
+    return msgspec.structs.replace(schedule, version=document.version)
 
 
-def _known(records: Sequence[Record], on_damage: OnDamage) -> Iterator[Schedule]:
+def _known(documents: Sequence[Document], on_damage: OnDamage) -> Iterator[Schedule]:
     """The schedules of records whose ticks can be found here; tells of the others."""
-    for record in records:
+    for document in documents:
         try:
-            schedule = _decoded(record)
+            schedule = _decoded(document)
             try:
                 check_fields(schedule.timing)
             except BadOption as error:
@@ -190,13 +202,7 @@ def _known(records: Sequence[Record], on_damage: OnDamage) -> Iterator[Schedule]
             yield schedule
 
 
-def _entry(schedule: Schedule, before: Schedule) -> Entry:
-    name, version = schedule.name, schedule.version
-    due_ms = NEVER_MS if schedule.due_ms is None else schedule.due_ms
-    if schedule.deleted and due_ms == NEVER_MS:
-        due_ms += 1
-    named = f"{name}/{version}"
-    return Entry(
-        0, name, named, named, name, None, msgspec.json.encode(schedule), at_ms=SHIFT_MS + due_ms,
-        series=(name, version), follows=before.version or None,
-    )  # fmt: skip
+def _write(schedule: Schedule) -> Write:
+    text = msgspec.json.encode(msgspec.structs.replace(schedule, version=NO_VERSION)).decode()
+    rank = NEVER_MS if schedule.due_ms is None else schedule.due_ms
+    return Write(schedule.name, text, schedule.version, rank)

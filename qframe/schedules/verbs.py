@@ -12,7 +12,7 @@ import msgspec
 
 from qframe.clock import Clock
 from qframe.codec import new_token
-from qframe.errors import BadOption
+from qframe.errors import AnswerLost, BadOption
 from qframe.events import Events
 from qframe.options.rules import checked_limit
 from qframe.outcomes import Outcome, Published
@@ -31,9 +31,9 @@ from qframe.schedules.checked import (
 from qframe.schedules.decision import with_due, without_pending
 from qframe.schedules.preview import Backfilled, Preview, preview_of, tick_of, warnings_of
 from qframe.schedules.record import Schedule, ScheduleList
-from qframe.schedules.records import TOPIC, RecordStore, ScheduleRecords, UnreadableSchedule
+from qframe.schedules.records import TOPIC, TRIES, RecordStore, ScheduleRecords, UnreadableSchedule
 from qframe.schedules.timing import ENDS_MS, DstRule, Timing, checked_timing
-from qframe.stores.records import TimerPlace
+from qframe.stores.documents import WHOLE, RankedName
 from qframe.topic import Topic
 
 MOST_BACKFILLED: Final = 10_000
@@ -65,7 +65,7 @@ class Schedules:
         self._events = events
         self._clock = clock
         self._max_body = max_body
-        self._records = ScheduleRecords(store, producer)
+        self._records = ScheduleRecords(store)
 
     def put(
         self, name: str, when: str, *, topic: Topic | str, by: str = "",
@@ -120,8 +120,7 @@ class Schedules:
 
     def get(self, name: str) -> Schedule | None:
         """A schedule, and how far it is; None if there is none of this name."""
-        found = self._records.read(checked_schedule_name(name))
-        return None if found is None or found.deleted else found
+        return self._records.read(checked_schedule_name(name))
 
     def find(
         self, *, prefix: str = "", topic: Topic | str | None = None, paused: bool | None = None,
@@ -147,9 +146,9 @@ class Schedules:
         return ScheduleList(found, [each for each in unknown if str(each.value).startswith(prefix)])
 
     def each(
-        self, after: TimerPlace | None = None, size: int | None = None,
+        self, after: RankedName = WHOLE.after, size: int | None = None,
         unknown: list[BadOption] | None = None,
-    ) -> Iterator[tuple[Schedule, TimerPlace]]:  # fmt: skip
+    ) -> Iterator[tuple[Schedule, RankedName]]:  # fmt: skip
         """Schedules and places, as `find` has them, `size` at a time; `unknown` gets errors."""
         return self._records.each(after, size, unknown)
 
@@ -181,22 +180,32 @@ class Schedules:
 
         return self._change("resume", name, by, resumed)
 
-    def delete(self, name: str, *, by: str = "") -> Schedule:
-        """Removes a schedule; messages that it has published stay. Returns what it was.
+    def delete(self, name: str, *, by: str = "", force: bool = False) -> Schedule | None:
+        """Removes a schedule; messages that it has published stay.
+
+        Args:
+            name: its name.
+            by: who does it.
+            force: also one that cannot be read here.
+
+        Returns:
+            What it was; None if it could not be read.
 
         Raises:
-            BadOption: if there is none of this name.
+            BadOption: if there is none of this name, or it cannot be read here.
         """
-        found = False
-
-        def deleted(old: Schedule | None) -> Schedule:
-            nonlocal found
-            if old is None or (old.deleted and not found):
-                raise _unknown(name)
-            found = True  # where it is gone at a second look, the reply to its end was lost
-            return msgspec.structs.replace(without_pending(old), deleted=True)
-
-        return self._changed("delete", checked_schedule_name(name), by, deleted)
+        schedule = None
+        try:
+            schedule = self._known(name)
+        except UnreadableSchedule:
+            if not force:
+                raise
+        self._records.remove(name)
+        if schedule is not None:
+            self._told("delete", schedule, by)
+        elif self._events:
+            self._events.emit("schedule.changed", verb="delete", schedule=name, by=by, topic="")
+        return schedule
 
     def run_now(self, name: str, *, by: str = "") -> Published:
         """Publishes its message once, now, whether it is paused or not; its ticks stay as they are.
@@ -302,7 +311,7 @@ class Schedules:
         self._records.open()
 
         def put(old: Schedule | None) -> Schedule:
-            is_new = old is None or old.deleted or old.timing != wanted.timing
+            is_new = old is None or old.timing != wanted.timing
             if is_new and not declared:  # code stays as it is when its end has come
                 checked_timing(wanted.timing, wanted.progress.decided_ms)
             if old is None:
@@ -316,9 +325,8 @@ class Schedules:
                 sending = msgspec.structs.replace(progress.sending, template=wanted.template)
                 progress = msgspec.structs.replace(progress, sending=sending, failures=0)
             return msgspec.structs.replace(
-                wanted, progress=progress, version=old.version,
-                paused=old.paused and not old.deleted,
-            )  # fmt: skip
+                wanted, progress=progress, version=old.version, paused=old.paused
+            )
 
         return self._changed("put", wanted.name, by, put)
 
@@ -350,7 +358,7 @@ class Schedules:
         self, verb: str, name: str, by: str, how: Callable[[Schedule], Schedule]
     ) -> Schedule:
         def change(old: Schedule | None) -> Schedule:
-            if old is None or old.deleted:
+            if old is None:
                 raise _unknown(name)
             return how(old)
 
@@ -359,19 +367,24 @@ class Schedules:
     def _changed(
         self, verb: str, name: str, by: str, how: Callable[[Schedule | None], Schedule]
     ) -> Schedule:
-        """Changes what is there, as often as somebody else is faster, or a reply is lost."""
-        tried = False
+        """Changes what is there, again if somebody else is faster, or a reply is lost."""
+        lost = 0
         while True:
             old = self._records.read(name)
             wanted = how(old)
             if old is not None and _same(old, wanted):
-                if tried:
+                if lost:
                     self._told(verb, old, by)
                 return old
-            tried = True
             now_ms = self._store.now_ms(TOPIC)
             wanted = msgspec.structs.replace(wanted, changed_ms=now_ms, changed_by=by)
-            [written] = self._records.write([with_due(wanted, now_ms)])
+            try:
+                [written] = self._records.write([with_due(wanted, now_ms)])
+            except AnswerLost:
+                lost += 1
+                if lost == TRIES:
+                    raise
+                continue
             if written is not None:
                 self._told(verb, written, by)
                 return written
@@ -388,7 +401,7 @@ class Schedules:
 def _same(old: Schedule, wanted: Schedule) -> bool:
     return (
         old.is_as(wanted)
-        and (old.paused, old.deleted) == (wanted.paused, wanted.deleted)
+        and old.paused == wanted.paused
         and old.progress.failures == wanted.progress.failures
     )
 

@@ -114,8 +114,8 @@ class Publishing(Protocol):
         An entry is a `duplicate` if its mark, or where a user named its id the mark of the batch
         that the id would belong to (`codec.batch_mark_of`), was remembered before this call, or
         if its id came earlier in this call. Marks are remembered by each slot for itself. It is
-        one too if a message of its series has the same place or a later one, or the last one is not
-        the one that it `follows`; the last place of a series is remembered for ever.
+        one too if a message of its series has the same place or a later one; the last place of a
+        series is remembered for ever.
         From the first entry of a slot on that would make it longer than `slot_max_length`, all
         entries of that slot that would be stored are `full`.
 

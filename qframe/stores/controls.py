@@ -12,7 +12,7 @@ from typing import Any, Final, Protocol
 import msgspec
 
 from qframe.stores.bucket import Buckets
-from qframe.stores.documents import NO_VERSION, Document, Documents, Place, Space
+from qframe.stores.documents import NO_VERSION, Document, Documents, Place, Space, Write
 from qframe.stores.types import REPORTS_MS, WorkerReport
 from qframe.topic import Topic
 
@@ -33,7 +33,8 @@ class Controls(Documents, Buckets, Protocol):
             after = kept | {name: text for name, text in values.items() if text is not None}
             version = NO_VERSION if seen is None else seen.version
             text = msgspec.json.encode(after).decode() if after else None
-            written = self.write_document(topic, group, Space.TUNING, _TUNING, text, version)
+            write = Write(_TUNING, text, version)
+            [written] = self.write_documents(topic, group, Space.TUNING, [write])
 
     def tunings(self, asked: Sequence[tuple[Topic, str]]) -> list[dict[str, str] | None]:
         """The settings of each group, in one round trip (on a cluster one to each node).
@@ -47,12 +48,15 @@ class Controls(Documents, Buckets, Protocol):
 
         Reports older than a day are removed.
         """
-        written = self.write_document(topic, group, Space.REPORTS, worker, text)
+        [written] = self.write_documents(topic, group, Space.REPORTS, [Write(worker, text)])
         if written is not None and written.is_new:
-            for old in self.list_documents(topic, group, Space.REPORTS).documents:
-                is_old = old.at_ms <= written.at_ms - REPORTS_MS
-                if is_old and old.version != NO_VERSION:  # which only a newer version can read
-                    self.write_document(topic, group, Space.REPORTS, old.name, None, old.version)
+            old_ms = written.at_ms - REPORTS_MS
+            removals = [
+                Write(report.name, None, report.version)
+                for report in self.list_documents(topic, group, Space.REPORTS).documents
+                if report.at_ms <= old_ms and report.version != NO_VERSION  # which is a newer one's
+            ]
+            self.write_documents(topic, group, Space.REPORTS, removals)
 
     def reports(self, topic: Topic, group: str) -> list[WorkerReport]:
         """The last report of each worker, by worker."""

@@ -37,7 +37,7 @@ import msgspec
 
 from qframe.roster import LARGEST_VERSION, NO_VERSION, Member, Owner, Roster, fresh_version
 from qframe.stores.bell import Bell
-from qframe.stores.documents import Document, DocumentBells, Documents, Listed, Space
+from qframe.stores.documents import Document, DocumentBells, Documents, Listed, Space, Write
 from qframe.topic import Topic
 
 UNREAD_MS: Final = 600_000
@@ -173,10 +173,9 @@ class Rosters(Documents, DocumentBells, Protocol):
             known = seen.members.get(member)
             lease = seen.leases.get(member) or _Lease(seen.now_ms, 0, fresh_version())
             lease.lease_ms = lease_ms
-            written = self.write_document(
-                topic, group, Space.ROSTER, _MEMBER + member, _text(lease),
-                seen.versions.get(member, NO_VERSION),
-            )  # fmt: skip
+            version = seen.versions.get(member, NO_VERSION)
+            write = Write(_MEMBER + member, _text(lease), version)
+            [written] = self.write_documents(topic, group, Space.ROSTER, [write])
             if written is None:
                 continue
             if known is None or written.at_ms < known.until_ms:
@@ -241,12 +240,12 @@ class Rosters(Documents, DocumentBells, Protocol):
             lease = seen.leases[member]
             lease.lease_ms = known.until_ms - seen.now_ms  # it is no sign of life
             lease.retiring = True
-            name, version = _MEMBER + member, seen.versions[member]
-            written = self.write_document(topic, group, Space.ROSTER, name, _text(lease), version)
+            write = Write(_MEMBER + member, _text(lease), seen.versions[member])
+            [written] = self.write_documents(topic, group, Space.ROSTER, [write])
 
     def leave(self, topic: Topic, group: str, member: str) -> None:
         """Takes a member out with all that it owns, whoever asks for it."""
-        self.write_document(topic, group, Space.ROSTER, _MEMBER + member, None)
+        self.write_documents(topic, group, Space.ROSTER, [Write(_MEMBER + member, None)])
         _cleared(self, topic, group)  # of what it owned, which counts no more
 
     def roster_bell(self, topic: Topic, group: str) -> Bell | None:
@@ -265,9 +264,9 @@ def _cleared(store: Documents, topic: Topic, group: str) -> _Seen:
         if not passed and seen.counting() == seen.owners:
             return seen
         if _write_owners(store, topic, group, seen, seen.counting()):
-            for member in sorted(passed):  # but for one that was heard meanwhile
-                name, version = _MEMBER + member, seen.versions[member]
-                store.write_document(topic, group, Space.ROSTER, name, None, version)
+            # A member that was heard meanwhile has another version.
+            removals = [Write(_MEMBER + name, None, seen.versions[name]) for name in sorted(passed)]
+            store.write_documents(topic, group, Space.ROSTER, removals)
 
 
 def _change_owners(
@@ -286,8 +285,8 @@ def _write_owners(
     """Writes owners, if they are others; False if somebody has done so since they were read."""
     if owners == seen.owners:
         return True
-    text, version = seen.text_of(owners), seen.owners_version
-    written = store.write_document(topic, group, Space.ROSTER, _OWNERS, text, version)
+    write = Write(_OWNERS, seen.text_of(owners), seen.owners_version)
+    [written] = store.write_documents(topic, group, Space.ROSTER, [write])
     return written is not None
 
 

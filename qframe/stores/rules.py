@@ -10,9 +10,9 @@ from __future__ import annotations
 import re
 from typing import Final, Protocol
 
-from qframe.codec import KEYLESS, series_mark
+from qframe.codec import KEYLESS
 from qframe.stores.types import Entry, Settlement
-from qframe.topic import BEYOND_MS, MAX_KEY_BYTES, Kind
+from qframe.topic import MAX_KEY_BYTES, Kind
 
 RANKED: Final = (Kind.ORDERED, Kind.PRIORITY)
 """The kinds whose priority orders due heads before their due times do."""
@@ -51,19 +51,6 @@ def due_of(entry: Entry, now_ms: int, merges: bool) -> int:
     if entry.delay_ms is not None:
         return now_ms + entry.delay_ms
     return now_ms + entry.within_ms if merges else now_ms
-
-
-def has_place(entry: Entry, last_ms: int | None) -> bool:
-    """Whether a series takes an entry of it, as its slot knows the series.
-
-    Args:
-        entry: one of a series.
-        last_ms: the time of the series' mark, which tells the last place; None where there is none.
-    """
-    if entry.series is None or last_ms is None:
-        return True
-    _, mine_ms = series_mark(*entry.series)
-    return last_ms < mine_ms and entry.follows in (None, last_ms - BEYOND_MS)
 
 
 def subject_of_parked(key: str | None, offset: int) -> str:

@@ -60,8 +60,6 @@ class Entry(msgspec.Struct, gc=False, eq=False):
         sequence: its number among its key's messages, from 1; None where it has none.
         series: a name and a place, 0 or more: a duplicate unless its place is larger than those of
             all messages of the series that this slot has ever stored. Its id is a named one.
-        follows: a duplicate, too, where the last place of its series is another one than this; None
-            where any will do.
     """
 
     slot: int
@@ -78,7 +76,6 @@ class Entry(msgspec.Struct, gc=False, eq=False):
     within_ms: int = 0
     sequence: int | None = None
     series: tuple[str, int] | None = None
-    follows: int | None = None
 
     def name(self, message_id: str, mark: str) -> None:
         """Gives it its id, and the subject that follows from it."""

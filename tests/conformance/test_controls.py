@@ -6,7 +6,7 @@ import pytest
 from bench import Bench
 
 from qframe.errors import UnknownGroup, UnknownTopic
-from qframe.stores.documents import Space
+from qframe.stores.documents import Space, Write
 from qframe.topic import Topic
 
 
@@ -73,7 +73,7 @@ def test_documents_of_a_newer_version_beside_what_is_tuned_stay_and_are_in_nobod
     bench: Bench,
 ) -> None:
     topic = bench.topic("stream", "g")
-    bench.store.write_document(topic, "g", Space.TUNING, "newer", "what")
+    bench.store.write_documents(topic, "g", Space.TUNING, [Write("newer", "what")])
     bench.store.tune(topic, "g", {"threads": "1"})
     bench.store.tune(topic, "g", {"rate": "3/s"})
     assert tuned(bench, topic) == {"threads": "1", "rate": "3/s"}

@@ -10,11 +10,13 @@ from bench import Bench, body_of
 from test_growing import filled as in_every_place
 from test_growing import grown
 
+from qframe.admin import copying
 from qframe.admin.copying import Copied, copy_topic
 from qframe.clock import VirtualClock
 from qframe.errors import BadOption
 from qframe.growth import NOT_GROWN
 from qframe.stores.base import Store
+from qframe.stores.documents import Space, Span, Write
 from qframe.stores.model.store import ModelStore
 from qframe.stores.positions import Position
 from qframe.stores.records import Record, Section
@@ -146,6 +148,58 @@ def stopping(steps: int) -> Any:
             raise KeyboardInterrupt
 
     return step
+
+
+def test_records_go_with_the_copy_of_their_topic(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(copying, "_PAGE", 2)
+    topic, back = bench.topic("delay", "g", "h"), bench.beside("back")
+
+    def write(store: Store, *writes: Write, group: str = "g") -> None:
+        store.write_documents(topic, group, Space.SCHEDULES, writes)
+
+    def records(store: Store, space: Space = Space.SCHEDULES) -> list[tuple[int, str, str]]:
+        listed = store.list_documents(topic, "g", space, Span(limit=99)).documents
+        return [(*each.ranked_name, each.value) for each in listed]
+
+    write(bench.store, *(Write(f"s{n}", f"text {n}", None, n % 3) for n in range(5)))
+    write(bench.store, Write("other", "of h", None, 7), group="h")
+    bench.store.write_documents(topic, "g", Space.QUEUES, [Write("jobs", "{}")])
+    bench.store.report(topic, "g", "worker", "well")
+    bench.store.heartbeat(topic, "g", "worker", 1)
+    bench.advance(5)
+    assert copy_topic(bench.store, back, topic, by="ada", dry_run=True).documents == 7
+    ending: Any = Ending(back, "restore_positions", 1)
+    with pytest.raises(KeyboardInterrupt):
+        copy_topic(bench.store, ending, topic, by="ada")
+    write(bench.store, Write("s0", None), Write("s1", "again", None, 9))
+    assert copied(bench.store, back, topic).documents == 6
+    assert records(back) == records(bench.store)
+    assert [name for _, name, _ in records(back)] == ["s3", "s4", "s2", "s1"]
+    assert records(back, Space.QUEUES) == [(0, "jobs", "{}")]
+    assert back.reports(topic, "g") == []
+    with pytest.raises(BadOption, match="has schedules already"):
+        copied(bench.store, back, topic)
+
+
+def test_a_record_that_is_written_meanwhile_is_told(bench: Bench) -> None:
+    topic, back = bench.topic("delay", "g"), bench.beside("back")
+
+    class Meanwhile(Ending):
+        """A store in which somebody changes a record, once it was copied."""
+
+        def __getattr__(self, name: str) -> Any:
+            if name == "restore_positions":
+                writes = [Write("s", "other")]
+                bench.store.write_documents(topic, "g", Space.SCHEDULES, writes)
+            return getattr(self._store, name)
+
+    bench.store.write_documents(topic, "g", Space.SCHEDULES, [Write("s", "one")])
+    meanwhile: Any = Meanwhile(back, "", 0)
+    made = copy_topic(bench.store, meanwhile, topic, by="ada")
+    assert made.differences == ["group g: s of its schedules differs"]
+    copied(bench.store, back, topic)
 
 
 def test_what_is_published_meanwhile_is_told_and_the_next_copy_has_it(bench: Bench) -> None:

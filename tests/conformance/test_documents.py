@@ -9,7 +9,18 @@ import pytest
 from bench import Bench
 
 from qframe.errors import UnknownGroup, UnknownTopic
-from qframe.stores.documents import NAME_LENGTH, NO_VERSION, Document, Place, Space, Written
+from qframe.stores.documents import (
+    MAX_RANK,
+    NAME_LENGTH,
+    NO_VERSION,
+    Document,
+    Place,
+    RankedName,
+    Space,
+    Span,
+    Write,
+    Written,
+)
 from qframe.topic import Topic
 
 ODD = "ü \n'\"%s;-- 0 1 \t"
@@ -19,8 +30,10 @@ def write(
     bench: Bench, topic: Topic, name: str, value: str | None, version: int | None = None,
     group: str = "g", space: Space = Space.TUNING,
 ) -> Written | None:  # fmt: skip
-    written: Written | None = bench.store.write_document(topic, group, space, name, value, version)
-    return written
+    writes = [Write(name, value, version)]
+    [written] = bench.store.write_documents(topic, group, space, writes)
+    done: Written | None = written
+    return done
 
 
 def read(bench: Bench, topic: Topic, *names: str, group: str = "g") -> list[Document | None]:
@@ -90,6 +103,92 @@ def test_a_write_that_names_another_version_is_refused_and_changes_nothing(bench
     anew = write(bench, topic, "a", "4", NO_VERSION)
     assert anew is not None
     assert anew.is_new
+
+
+def test_each_write_of_a_batch_is_judged_by_its_own_version(bench: Bench) -> None:
+    topic = bench.topic("delay", "g", slots=2)
+    names = [f"n{number:03}" for number in range(70)]
+    store = bench.store
+    assert store.write_documents(topic, "g", Space.QUEUES, []) == []
+    first = store.write_documents(
+        topic, "g", Space.QUEUES, [Write(name, "1", NO_VERSION) for name in names]
+    )
+    assert all(written is not None and written.is_new for written in first)
+    assert len({written.version for written in first if written is not None}) == len(names)
+    bench.advance(5)
+    versions = [written.version if number % 2 else 1 for number, written in enumerate(first)]
+    values = [None if number % 3 == 0 else "2" for number in range(len(names))]
+    second = store.write_documents(
+        topic, "g", Space.QUEUES,
+        [Write("new", "3"), *map(Write, names, values, versions), Write("none", None)],
+    )  # fmt: skip
+    [new, *others, none] = [written and (written.version != NO_VERSION) for written in second]
+    assert (new, none) == (True, False)
+    assert others == [
+        None if number % 2 == 0 else number % 3 != 0 for number in range(len(names))
+    ]  # fmt: skip
+    assert len({written.at_ms for written in second if written is not None}) == 1
+    listed = store.list_documents(topic, "g", Space.QUEUES).documents
+    assert [(document.name, document.value) for document in listed] == [
+        *((name, "1" if number % 2 == 0 else "2") for number, name in enumerate(names)
+          if number % 2 == 0 or number % 3),
+        ("new", "3"),
+    ]  # fmt: skip
+
+
+def ranked(bench: Bench, topic: Topic, span: Span) -> list[tuple[int, str]]:
+    """The places of the documents in a part of a space."""
+    listed = bench.store.list_documents(topic, "g", Space.SCHEDULES, span).documents
+    return [tuple(document.ranked_name) for document in listed]
+
+
+def test_documents_are_listed_by_rank_and_name_up_to_a_rank_and_page_by_page(bench: Bench) -> None:
+    topic = bench.topic("delay", "g")
+    ranks = {
+        "b": 7, "a b": 7, "ä": 7, "a": 7, ODD: 10, "late": MAX_RANK, "first": 0, "B": 9, "10": 10,
+    }  # fmt: skip
+    writes = [Write(name, "x" * rank.bit_length(), None, rank) for name, rank in ranks.items()]
+    bench.store.write_documents(topic, "g", Space.SCHEDULES, writes)
+    order = sorted((rank, name) for name, rank in ranks.items())
+    assert ranked(bench, topic, Span()) == order
+    assert ranked(bench, topic, Span(until=9)) == [each for each in order if each[0] <= 9]
+    assert ranked(bench, topic, Span(until=0)) == [(0, "first")]
+    assert ranked(bench, topic, Span(limit=4)) == order[:4]
+    for size in (1, 2, 3):
+        pages, after = [], RankedName(0, "")
+        while page := ranked(bench, topic, Span(after=after, limit=size)):
+            pages += page
+            after = RankedName(*page[-1])
+        assert pages == order
+    behind = Span(until=10, after=RankedName(7, "aa"), limit=3)  # which is there no more
+    assert ranked(bench, topic, behind) == [(7, "b"), (7, "ä"), (9, "B")]
+    assert ranked(bench, topic, Span(after=RankedName(MAX_RANK, "late"))) == []
+    [read] = bench.store.read_documents([Place(topic, "g", Space.SCHEDULES, "B")])
+    assert read is not None
+    assert (read.rank, read.value) == (9, "xxxx")
+
+
+def test_a_document_has_the_rank_of_its_last_write_and_none_when_it_is_gone(bench: Bench) -> None:
+    topic = bench.topic("delay", "g")
+
+    def write_ranked(name: str, value: str | None, rank: int, version: int | None = None) -> int:
+        [written] = bench.store.write_documents(
+            topic, "g", Space.SCHEDULES, [Write(name, value, version, rank)]
+        )
+        return NO_VERSION if written is None else written.version
+
+    version = write_ranked("a", "same", 5)
+    write_ranked("b", "same", 6)
+    version = write_ranked("a", "same", 9, version)
+    assert ranked(bench, topic, Span(limit=9)) == [(6, "b"), (9, "a")]
+    assert write_ranked("a", "same", 1, version + 1) == NO_VERSION
+    assert ranked(bench, topic, Span(until=8)) == [(6, "b")]
+    write_ranked("a", None, 3)
+    write_ranked("b", "other", 0)
+    assert ranked(bench, topic, Span(limit=9)) == ranked(bench, topic, Span()) == [(0, "b")]
+    bench.store.drop_group(topic, "g")
+    bench.store.subscribe(topic, "g")
+    assert ranked(bench, topic, Span(limit=9)) == ranked(bench, topic, Span()) == []
 
 
 def test_spaces_groups_topics_and_namespaces_keep_theirs_apart(bench: Bench) -> None:

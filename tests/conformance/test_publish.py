@@ -97,34 +97,6 @@ def test_a_place_of_a_series_is_taken_once_however_late_it_comes_again(
     assert publish(7, "tick-7") == "duplicate"
 
 
-@pytest.mark.parametrize("kind", ["stream", "delay"])
-def test_of_those_that_follow_one_place_of_a_series_the_first_is_taken(
-    bench: Bench, kind: str
-) -> None:
-    topic = bench.topic(kind, "g", dedupe_window="100ms")
-
-    def publish(place: int, follows: int | None) -> str:
-        return bench.publish(
-            topic, place, "k", id=f"{place} for {follows}", series=("book", place), follows=follows
-        )
-
-    assert publish(7, 3) != "duplicate"  # the slot knows of no place yet
-    bench.advance(1000)
-    assert publish(9, 7) != "duplicate"
-    assert publish(20, 7) == "duplicate"
-    assert publish(21, 8) == "duplicate"
-    assert publish(22, 10) == "duplicate"
-    assert publish(9, 9) == "duplicate"
-    assert publish(10, 9) != "duplicate"
-    assert publish(11, None) != "duplicate"
-    entries = [
-        bench.entry(topic, place, "k", id=str(place), series=("book", place), follows=follows)
-        for place, follows in ((12, 11), (13, 11), (14, 12))
-    ]
-    last = [outcome != "duplicate" for outcome in bench.store.publish(topic, entries)]
-    assert last == [True, False, True]
-
-
 def test_places_of_a_series_in_one_call_are_taken_in_order(bench: Bench) -> None:
     topic = bench.topic("stream", "g")
     entries = [

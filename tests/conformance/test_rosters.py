@@ -11,7 +11,7 @@ from rosters import LEASE_MS, NEW, OLD, STEPS, claim, names, owned, roster, star
 
 from qframe.errors import UnknownGroup, UnknownTopic
 from qframe.roster import NO_VERSION, Member, Owner, Roster
-from qframe.stores.documents import Space
+from qframe.stores.documents import Space, Write
 from qframe.topic import Topic
 
 pytestmark = pytest.mark.promise(4)
@@ -339,7 +339,8 @@ def test_of_two_who_claim_what_both_have_seen_free_one_owns_it(
 def test_who_has_left_half_way_and_comes_back_owns_nothing(bench: Bench) -> None:
     topic = start(bench, "a", "b")
     claim(bench, topic, "a", 0, 1)
-    bench.store.write_document(topic, "g", Space.ROSTER, "member/a", None)  # and then it was killed
+    removal = [Write("member/a", None)]
+    bench.store.write_documents(topic, "g", Space.ROSTER, removal)  # and then it was killed
     assert owned(bench, topic) == {}
     bench.store.heartbeat(topic, "g", "a", LEASE_MS)
     assert owned(bench, topic) == {}
@@ -349,11 +350,11 @@ def test_who_has_left_half_way_and_comes_back_owns_nothing(bench: Bench) -> None
 
 def before_write(bench: Bench, monkeypatch: pytest.MonkeyPatch, act: Callable[[], object]) -> None:
     """Has something happen once, between what is read next and what is written then."""
-    write = bench.store.write_document
+    write = bench.store.write_documents
 
     def acted(*args: Any) -> Any:
         monkeypatch.undo()
         act()
         return write(*args)
 
-    monkeypatch.setattr(bench.store, "write_document", acted)
+    monkeypatch.setattr(bench.store, "write_documents", acted)

@@ -35,7 +35,7 @@ from qframe.options.settings import PREFIX
 from qframe.schedules.records import TOPIC as SCHEDULES
 from qframe.stores.documents import Space
 from qframe.stores.redis.keys import LAYOUT
-from qframe.stores.sql.schema import PER_TOPIC, metadata
+from qframe.stores.sql.schema import metadata
 from qframe.telemetry.store_numbers import StoreNumbers
 from qframe.web.gateway import Gateway
 from qframe.web.gateway.callers import Callers
@@ -155,7 +155,7 @@ class InRedis(Raw):
         return self.topic(name, kind.partition("@")[0], options, numbers)
 
     def document(self, space: Space, name: str, text: str) -> Planted:
-        return self.field(self._documents(space), name, f"7 {2**41} {text}")
+        return self.field(self._documents(space), name, f"7 {2**41} 0 {text}")
 
     def scrap(self, space: Space, name: str) -> Planted:
         """A document of which not even the version can be read."""
@@ -163,20 +163,21 @@ class InRedis(Raw):
 
     def text(self, space: Space, name: str) -> str | None:
         found = self.client.hget(self._documents(space), name)
-        return None if found is None else found.decode().split(" ", 2)[2]
+        return None if found is None else found.decode().split(" ", 3)[3]
 
     def _documents(self, space: Space) -> str:
         return self.key("orders", 0, f"g:billing:documents:{space}")
 
     @contextmanager
-    def body(self, topic: str, group: str, subject: str, body: bytes) -> Iterator[IsThere]:
-        """The message of a subject in a topic of one slot has this body, and nothing else."""
-        key = self.key(topic, 0, f"g:{group}:body")
-        found = self.client.hget(key, subject)
+    def record(
+        self, topic: str, group: str, space: Space, name: str, text: str
+    ) -> Iterator[IsThere]:
+        """A document of a system topic, which is there, has this text, and nothing else."""
+        key = self.key(topic, 0, f"g:{group}:documents:{space}")
+        found = self.client.hget(key, name)
         assert found is not None, key
-        head, envelope = found[:28], msgspec.msgpack.decode(found[28:])
-        envelope[-1] = body
-        with self.field(key, subject, head + msgspec.msgpack.encode(envelope)) as is_so:
+        numbers = found.split(b" ", 3)[:3]
+        with self.field(key, name, b" ".join([*numbers, text.encode()])) as is_so:
             yield is_so
 
     @contextmanager
@@ -295,11 +296,10 @@ class InTables(Raw):
         )  # fmt: skip
         return found[0][0] if found else None
 
-    def body(self, topic: str, group: str, subject: str, body: bytes) -> Planted:
-        first = self.group(topic, group) * PER_TOPIC
-        where = "cursor >= :first AND cursor < :end AND subject = :s"
+    def record(self, topic: str, group: str, space: Space, name: str, text: str) -> Planted:
+        where, number = "group_id = :g AND space = :s AND name = :n", self.group(topic, group)
         return self.column(
-            "qframe_subjects", "body", body, where, first=first, end=first + PER_TOPIC, s=subject
+            "qframe_documents", "value", text, where, g=number, s=space.value, n=name
         )
 
     def envelope(self) -> Planted:
@@ -316,12 +316,12 @@ def _json(**changes: Any) -> str:
     return json.dumps({**OPTIONS, **changes}, separators=(",", ":"))
 
 
-def schedule(**changes: Any) -> bytes:
+def schedule(**changes: Any) -> str:
     """The record of the schedule `report`, as another version would put it."""
     whole: dict[str, Any] = {
         "name": "report", "timing": {"when": "0 9 * * *"}, "template": {"topic": "events"},
     }  # fmt: skip
-    return json.dumps(whole | changes).encode()
+    return json.dumps(whole | changes)
 
 
 class Served(NamedTuple):
@@ -452,17 +452,22 @@ RECORDS: Final[dict[str, Record]] = {
         lambda raw: raw.verdict(), {"explain good-1": "newer version"}, stores=EVERYWHERE
     ),
     "a schedule with another rule": Record(
-        lambda raw: raw.body(
-            SCHEDULES.name, "leader", "report", schedule(rules={"holidays": "skip"})
+        lambda raw: raw.record(
+            SCHEDULES.name, "leader", Space.SCHEDULES, "report",
+            schedule(rules={"holidays": "skip"}),
         ),
         _OF_SCHEDULE, _ON_SCHEDULE, _OWN_OF_SCHEDULE,
     ),
     "a schedule in another form": Record(
-        lambda raw: raw.body(SCHEDULES.name, "leader", "report", b"\x02schedule"),
+        lambda raw: raw.record(
+            SCHEDULES.name, "leader", Space.SCHEDULES, "report", "\x02schedule"
+        ),
         _OF_SCHEDULE, _ON_SCHEDULE, _OWN_OF_SCHEDULE,
     ),
     "a queue of SQS": Record(
-        lambda raw: raw.body(BOOK.name, "sqs", "jobs", b'{"name":"jobs","moves":7}'),
+        lambda raw: raw.record(
+            BOOK.name, "sqs", Space.QUEUES, "jobs", '{"name":"jobs","moves":7}'
+        ),
         refused=(
             lambda it: refused_by_sqs(it, "GetQueueUrl", QueueName="jobs"),
             lambda it: refused_by_sqs(it, "CreateQueue", QueueName="jobs"),

@@ -21,7 +21,7 @@ from qframe.admin.timers import Timers
 from qframe.outcomes import Verdict
 from qframe.roster import Roster
 from qframe.stores.base import Store
-from qframe.stores.documents import NO_VERSION, Listed, Place, Space
+from qframe.stores.documents import NO_VERSION, WHOLE, Place, Space, Span, Write
 from qframe.stores.records import ChosenDead, Found, HeadPlace, ScanPage, Sought
 from qframe.stores.types import LeaseRef, PullRequest, PullTerms
 from qframe.topic import Kind, Topic
@@ -85,10 +85,7 @@ def _publish(by: Actor) -> Act:
     # Each brings its place in a series; the second's is the later one, and may come first.
     of_series = by.scene.entry(by.draw, f"place-{by.number}", named=True)
     of_series.series = ("series", by.number)
-    # Both follow one place of another.
-    following = by.scene.entry(by.draw, f"following-{by.number}", named=True)
-    following.series, following.follows = ("book", 5 + by.number), 5
-    entries += [of_series, following]
+    entries.append(of_series)
     return lambda store, topic: store.publish(topic, entries)
 
 
@@ -224,11 +221,14 @@ def _skip(by: Actor) -> Act:
     return lambda store, topic: store.skip(topic, "g", place, "skipped", force=force)
 
 
-def _write_document(by: Actor) -> Act:
+def _write_documents(by: Actor) -> Act:
+    """Two documents, of which each writer ranks one before the other."""
     value, version = by.draw.choice([f"v{by.number}", None]), by.draw.choice([NO_VERSION, None])
-    return lambda store, topic: (
-        store.write_document(topic, "g", Space.TUNING, "d", value, version) is not None
-    )
+    writes = [Write("d", value, version, by.number), Write("e", f"e{by.number}", None, 1)]
+    return lambda store, topic: [
+        written is not None
+        for written in store.write_documents(topic, "g", Space.TUNING, writes)
+    ]  # fmt: skip
 
 
 def _read_document(store: Store, topic: Topic) -> list[str]:
@@ -236,9 +236,13 @@ def _read_document(store: Store, topic: Topic) -> list[str]:
     return [each.value for each in found if each is not None]
 
 
-def _values(listed: Listed) -> list[tuple[str, str]]:
+def _list_documents(by: Actor) -> Act:
     """Versions are drawn at random."""
-    return [(each.name, each.value) for each in listed.documents]
+    span = by.draw.choice([WHOLE, Span(limit=1), Span(until=1)])
+    return lambda store, topic: [
+        (each.name, each.value, each.rank)
+        for each in store.list_documents(topic, "g", Space.TUNING, span).documents
+    ]
 
 
 def _report(by: Actor) -> Act:
@@ -342,9 +346,8 @@ OPERATIONS = [
     Operation("epochs", _each(lambda store, topic: store.epochs(topic, "g")), looks=True),
     Operation("take", _take),
     Operation("read_documents", _each(_read_document), looks=True),
-    Operation("write_document", _write_document),
-    Operation("list_documents", _each(lambda store, topic: _values(store.list_documents(
-        topic, "g", Space.TUNING))), looks=True),
+    Operation("write_documents", _write_documents),
+    Operation("list_documents", _list_documents, looks=True),
     Operation("heartbeat", lambda by: lambda store, topic: store.heartbeat(
         topic, "g", f"m{by.number}", LEASE_MS), seen=nothing, by_step=True),
     Operation("roster", _each(lambda store, topic: store.roster(topic, "g")), looks=True,

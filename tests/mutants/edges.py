@@ -139,11 +139,9 @@ EDGES: Final = [
     Mutant(
         "a queue is forgotten before it is written, not after",
         "web/gateway/sqs/queues.py",
-        "        try:\n            published = self._producer.send(BOOK, [entry])\n"
-        "        finally:  #",
-        "        self._read.pop(queue.name, None)\n"
-        "        published = self._producer.send(BOOK, [entry])\n"
-        "        if False:  #",
+        "        finally:  # others may have looked meanwhile\n            self._writes += 1\n"
+        "            self._read.pop(name, None)\n            self._listed = None\n",
+        "        finally:\n            pass\n",
         UNIT + "test_sqs_queues.py",
     ),
 ]

@@ -88,6 +88,20 @@ KEEPING_AND_COPYING: Final = [
         conforms(COPY, "model", "copy_of_a_copy_may"),
     ),
     Mutant(
+        "a copy leaves schedules where they are",
+        "admin/copying.py",
+        "_SPACES: Final = (Space.SCHEDULES, Space.QUEUES)",
+        "_SPACES: Final = (Space.QUEUES,)",
+        conforms(COPY, "model", "records_go_with"),
+    ),
+    Mutant(
+        "a copy that is made again keeps records that were removed since",
+        "admin/copying.py",
+        "                removals = [Write(document.name, None) for document in page]\n",
+        "                removals: list[Write] = []\n",
+        conforms(COPY, "model", "records_go_with"),
+    ),
+    Mutant(
         "a sweep ends a group of Redis in a slot that was split once its time there has passed",
         "stores/redis/scripts/sweep.lua",
         "local expired = past ~= '2' and redis.call",

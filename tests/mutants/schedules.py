@@ -33,8 +33,8 @@ SCHEDULES: Final = [
     Mutant(
         "whoever loses a record goes on with it",
         "schedules/records.py",
-        "            None if each.outcome is Outcome.DUPLICATE else schedule\n",
-        "            schedule\n",
+        "            None if each is None else msgspec",
+        "            schedule if each is None else msgspec",
         TESTS,
     ),
     Mutant(

@@ -70,10 +70,10 @@ TIMING: Final = [
         SCHEDULES,
     ),
     Mutant(
-        "a version that a failover has forgotten is the equal of a person's",
+        "a leader who knows what a failover has forgotten writes over a person's change",
         "schedules/records.py",
-        "version=max(each.version + 1, each.changed_ms))",
-        "version=each.version + 1)",
+        "Write(schedule.name, text, schedule.version, rank)",
+        "Write(schedule.name, text, None, rank)",
         f"{UNIT}test_schedule_decision.py",
     ),
     Mutant(

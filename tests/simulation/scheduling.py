@@ -5,8 +5,8 @@ there once, in order, none before its time, whoever leads, dies or stands still.
 but those that nobody had decided about when an operator paused, deleted or retimed its schedule,
 and those that its rules leave out: under `catch_up` none that came in time, under `overlap` none
 while nothing of it waited. A change that a failover may have forgotten is made again. Where
-`overlap` forbids it, none comes while the one before is not settled. No tick bears a body that was
-replaced before its time. What a record counts has come.
+`overlap` forbids it, none comes while the one before is not settled, unless it was deleted since.
+No tick bears a body that was replaced before its time. What a record counts has come.
 """
 
 from __future__ import annotations
@@ -363,6 +363,7 @@ class SimulatedSchedules:
             self._broken(f"{name} ticks for {tick_ms} with body {body} in place of {oldest}")
         is_busy = name in self._unsettled - self._unsure
         is_busy = is_busy and self._forgotten[name].isdisjoint((tick_ms, came[-1]))
+        is_busy = is_busy and not self._began_anew(name, came[-1], tick_ms)
         if is_busy and self._rules[name][1] != "allow":
             self._broken(f"{name} ticks for {tick_ms}, and {came[-1]} is not settled")
         for era in mine:
@@ -376,6 +377,15 @@ class SimulatedSchedules:
         self._unsure.discard(name)
         self._unsettled.add(name)
         self._active_ms[name] = now_ms
+
+    def _began_anew(self, name: str, before_ms: int, tick_ms: int) -> bool:
+        """Whether a schedule may have been deleted between two of its ticks."""
+        return any(
+            era.is_deleted
+            and (self._is_odd or era.asked_ms <= tick_ms)
+            and (self._is_odd or era.sure_ms is None or before_ms <= era.sure_ms)
+            for era in self._eras[name]
+        )
 
     def _may_lack(self, name: str, tick_ms: int, next_ms: int) -> bool:
         """Whether a tick may be left out by its schedule's rules, before another one that comes."""
@@ -418,12 +428,15 @@ class SimulatedSchedules:
         """Compares what records count with what has come, and with the ticks that there were."""
         records = self._records()
         changed = {f"s{each.schedule}" for each in self._plan.changes if each.what != "rewritten"}
+        deleted = {f"s{each.schedule}" for each in self._plan.changes if each.what == "deleted"}
         for name, came in self._came.items():
             if (record := records.read(name)) is None:
                 continue
             progress = record.progress
             sending, forgotten = _sending(record), self._forgotten[name]
             least, most = len({*came} - forgotten), len({*came} | forgotten)
+            if name in deleted:
+                least = 0  # it began to count anew
             if not progress.fired <= most or least > progress.fired + len(sending):
                 self._broken(f"{name} has ticked {len(came)} times: {progress}")
             total = progress.fired + progress.missed + progress.skipped + progress.dropped
@@ -437,7 +450,7 @@ class SimulatedSchedules:
 
     def _records(self) -> ScheduleRecords:
         world: Any = self._world
-        return ScheduleRecords(world.server, world.producer())
+        return ScheduleRecords(world.server)
 
     def _broken(self, what: str) -> None:
         self._world.fail(Broken(what))

@@ -10,7 +10,7 @@ import qframe.stores.redis
 FOLDER = Path(qframe.stores.redis.__file__).parent / "scripts"
 NAMES = sorted(path.stem for path in FOLDER.glob("*.lua"))
 HEADINGS = ("Purpose: ", "KEYS", "ARGV", "Reply: ", "Cost: ", "Promise: ")
-SIZES = {"two": 2, "three": 3, "four": 4}
+SIZES = {"two": 2, "three": 3, "four": 4, "five": 5}
 
 NAMED = re.compile(r"\b(KEYS|ARGV)\[(\d+)\] ([a-z][a-z ]*[a-z])(?=[,;.:( ])")
 BOUND = re.compile(r"^local ([\w, ]+?)\s*=\s*((?:[^-\n]|\n  )+)$", re.MULTILINE)
@@ -59,5 +59,5 @@ def repeated_in(head: str) -> int:
     [arguments] = [part for part in sections(head) if part.startswith("ARGV")]
     if re.search(r"then the (members|slots)", arguments):
         return 1
-    found = re.search(r"; then for each [\w ]+? (two|three|four):", arguments)
+    found = re.search(r"; then for each [\w ]+? (two|three|four|five):", arguments)
     return SIZES[found[1]] if found else 0

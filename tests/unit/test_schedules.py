@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 from schedule_scene import BEGIN, ORDERS, Scene
-from timer_acts import cancel, edit
 
 from qframe.errors import AnswerLost, BadInput, BadOption
-from qframe.schedules.records import TOPIC
+from qframe.schedules.records import GROUP, TOPIC
+from qframe.stores.documents import Place, Space, Write
 from qframe.stores.model.store import ModelStore
 from qframe.topic import Topic
 
@@ -139,6 +139,7 @@ def test_a_deleted_schedule_is_gone_and_its_name_is_free(scene: Scene) -> None:
     scene.schedules.put("hourly", "30 * * * *", topic=ORDERS)
     scene.run(seconds=3600)
     assert scene.ticks() == ["2026-03-27T13:00:00Z", "2026-03-27T15:30:00Z"]
+    assert scene.of("hourly").progress.fired == 1
 
 
 def test_the_same_put_again_changes_nothing_and_another_timing_counts_from_now(
@@ -241,9 +242,12 @@ def test_records_that_cannot_be_read_here_hold_up_no_others(scene: Scene) -> Non
     """They are broken, or were put where the zone is known, as by a newer `tzdata`."""
     for number in range(150):
         scene.schedules.put(f"far-{number:03}", "* * * * *", topic=ORDERS)
-        [record] = scene.store.timer(TOPIC, f"far-{number:03}")
-        body = record.body.replace(b'"when":', b'"tz":"Mars/Olympus","when":')
-        edit(scene.store, TOPIC, f"far-{number:03}", body=body if number > 1 else b"{")
+        name = f"far-{number:03}"
+        [record] = scene.store.read_documents([Place(TOPIC, GROUP, Space.SCHEDULES, name)])
+        assert record is not None
+        text = record.value.replace('"when":', '"tz":"Mars/Olympus","when":')
+        write = Write(name, text if number > 1 else "{", record.version, record.rank)
+        scene.store.write_documents(TOPIC, GROUP, Space.SCHEDULES, [write])
     scene.schedules.put("well", "* * * * *", topic=ORDERS)
     scene.pass_time(60)
     scene.settle()
@@ -253,13 +257,17 @@ def test_records_that_cannot_be_read_here_hold_up_no_others(scene: Scene) -> Non
     assert [each.name for each in scene.schedules.find()] == ["well"]
     with pytest.raises(BadOption, match="no such time zone"):
         scene.schedules.preview("far-002")
-    scene.schedules.delete("far-002")
+    assert scene.schedules.delete("far-002")
+    with pytest.raises(BadOption, match="qframe schedules delete far-000 --force"):
+        scene.schedules.delete("far-000")
     unknown = {error.value for error in scene.schedules.find().unknown}
     assert unknown == damaged - {"far-002"}
     with pytest.raises(BadOption, match="this version of qframe cannot read it"):
         scene.schedules.put("far-000", "* * * * *", topic=ORDERS)  # it may be a newer version's
     scene.schedules.declare([("far-001", "* * * * *", ORDERS, {})])
-    cancel(scene.store, TOPIC, "far-000")
+    assert scene.schedules.delete("far-000", force=True) is None
+    with pytest.raises(BadOption, match="there is none of this name"):
+        scene.schedules.delete("far-000", force=True)
     for name in ("far-000", "far-003"):
         scene.schedules.put(name, "* * * * *", topic=ORDERS)
     scene.pass_time(60)
@@ -337,7 +345,7 @@ class Deadly:
 
     def __getattr__(self, name: str) -> Any:
         found: Callable[..., Any] = getattr(self._store, name)
-        if name != "publish":
+        if name not in ("publish", "write_documents"):
             return found
 
         def call(*arguments: Any, **more: Any) -> Any:
@@ -384,16 +392,16 @@ def test_leaders_killed_anywhere_leave_one_message_for_each_tick() -> None:
 
 
 class Losing(ModelStore):
-    """A store that does what it is asked, and of which one reply is lost."""
+    """A store that does what it is asked, and of which some replies are lost."""
 
-    loses = False
+    loses = 0
 
-    def publish(self, topic: Topic, entries: Any) -> Any:
-        outcomes = super().publish(topic, entries)
+    def write_documents(self, *words: Any) -> Any:
+        written = super().write_documents(*words)
         if self.loses:
-            self.loses = False
+            self.loses -= 1
             raise AnswerLost(self.url, "no reply")
-        return outcomes
+        return written
 
 
 @pytest.mark.parametrize("verb", ["pause", "delete", "put"])
@@ -405,12 +413,24 @@ def test_a_change_whose_reply_is_lost_is_done_and_told_once(verb: str) -> None:
     acts = {"pause": scene.schedules.pause, "delete": scene.schedules.delete,
             "put": lambda name: put("every 2m")}  # fmt: skip
     scene.told.clear()
-    store.loses = True
+    store.loses = 1
     found = acts[verb]("report")
     assert not store.loses
-    assert (found.paused, found.deleted) == (verb == "pause", verb == "delete")
+    assert found.paused == (verb == "pause")
+    assert (scene.schedules.get("report") is None) == (verb == "delete")
     told = [facts["verb"] for name, facts in scene.told if name == "schedule.changed"]
     assert told == [verb]
+
+
+def test_a_removal_of_which_no_reply_comes_is_not_told_as_done() -> None:
+    scene = Scene(make_store=Losing)
+    store: Any = scene.store
+    scene.schedules.put("report", "every 1m", topic=ORDERS)
+    scene.told.clear()
+    store.loses = 10**6
+    with pytest.raises(AnswerLost):
+        scene.schedules.delete("report")
+    assert scene.told == []
 
 
 def test_a_schedule_that_has_ended_is_put_again_and_no_new_one_is_put() -> None:

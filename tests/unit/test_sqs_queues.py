@@ -10,15 +10,11 @@ import pytest
 
 from qframe.clock import VirtualClock
 from qframe.errors import TopicMismatch
-from qframe.producing.catalog import TopicCatalog
-from qframe.producing.producer import Producer
 from qframe.stores.model.store import ModelStore
-from qframe.stores.records import TimerSpan
 from qframe.topic import Topic
-from qframe.web.gateway.sqs import queues
 from qframe.web.gateway.sqs.attributes import check_redrive, checked
 from qframe.web.gateway.sqs.names import Place, checked_queue_name, queue_named_by
-from qframe.web.gateway.sqs.queues import BOOK, GROUP, Queue, QueueBook
+from qframe.web.gateway.sqs.queues import GROUP, Queue, QueueBook
 from qframe.web.gateway.sqs.refusals import SqsRefusal
 from qframe.web.gateway.sqs.remembered import Remembered
 
@@ -33,11 +29,7 @@ class Scene:
         self.store = ModelStore(namespace="n", clock=self.clock)
 
     def book(self) -> QueueBook:
-        producer = Producer(
-            self.store, catalog=TopicCatalog(self.store), max_body=10_000, batch=100,
-            clock=self.clock,
-        )  # fmt: skip
-        return QueueBook(self.store, producer, clock=self.clock, place=PLACE)
+        return QueueBook(self.store, clock=self.clock, place=PLACE)
 
 
 def _tagged(key: str, queue: Queue) -> Queue:
@@ -188,13 +180,14 @@ def test_a_deleted_queue_is_gone_and_can_be_made_again() -> None:
     scene = Scene()
     book = scene.book()
     book.add(Queue(name="q", tags={"a": "b"}))
-    book.change("q", lambda found: Queue(name="q", deleted=True))
+    book.remove("q")
     with pytest.raises(SqsRefusal):
         book.queue("q")
     with pytest.raises(SqsRefusal):
         book.change("q", lambda found: found)
     assert book.all() == []
-    assert scene.store.timers(BOOK, TimerSpan(until_ms=queues._NEVER_MS + 1)) == []
+    with pytest.raises(SqsRefusal):
+        book.remove("q")
     assert book.add(Queue(name="q"))
     assert book.queue("q").tags == {}
     assert [each.name for each in book.all()] == ["q"]
@@ -258,13 +251,13 @@ def test_sources_name_a_dead_letter_queue_and_are_read_once_a_second(
     one, other = scene.book(), scene.book()
     one.add(Queue(name="dead"))
     reads = []
-    timers = scene.store.timers
+    look = scene.store.list_documents
 
-    def counted(*args: Any, **terms: Any) -> Any:
+    def counted(*args: Any) -> Any:
         reads.append(args)
-        return timers(*args, **terms)
+        return look(*args)
 
-    monkeypatch.setattr(scene.store, "timers", counted)
+    monkeypatch.setattr(scene.store, "list_documents", counted)
     assert [one.sources_of("dead") for _ in range(5)] == [[]] * 5
     assert len(reads) == 1
     one.add(Queue(name="q", attributes={"RedrivePolicy": policy}))
@@ -282,21 +275,21 @@ def test_what_is_looked_up_while_a_queue_is_written_is_not_kept(
     scene = Scene()
     book = scene.book()
     book.add(Queue(name="q"))
-    send, stored = Producer.send, QueueBook._stored
+    write, stored = scene.store.write_documents, QueueBook._stored
 
     def looked_at(*given: Any) -> Any:
         book.find("q")
         book.sources_of("q")
-        return send(*given)
+        return write(*given)
 
     with monkeypatch.context() as patch:
-        patch.setattr(Producer, "send", looked_at)
+        patch.setattr(scene.store, "write_documents", looked_at)
         book.change("q", lambda queue: _tagged("a", queue))
     assert book.queue("q").tags.keys() == {"a"}
 
     scene.clock.advance(60_000)
 
-    def overtaken(self: QueueBook, name: str) -> Queue | None:
+    def overtaken(self: QueueBook, name: str) -> tuple[Queue | None, int]:
         patch.undo()
         found = stored(self, name)
         book.change("q", lambda queue: _tagged("b", queue))

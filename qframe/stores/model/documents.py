@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from operator import attrgetter
 
 from typing_extensions import override
 
 from qframe.roster import fresh_version
 from qframe.stores.documents import (
     NO_VERSION,
+    WHOLE,
     Document,
     Documents,
     Listed,
     Place,
     Space,
+    Span,
+    Write,
     Written,
 )
 from qframe.stores.model.role import ModelRole
@@ -32,31 +36,47 @@ class ModelDocuments(ModelRole, Documents):
             ]
 
     @override
-    def write_document(
-        self, topic: Topic, group: str, space: Space, name: str, value: str | None,
-        version: int | None = None,
-    ) -> Written | None:  # fmt: skip
+    def write_documents(
+        self, topic: Topic, group: str, space: Space, writes: Sequence[Write]
+    ) -> list[Written | None]:
         with self._lock:
             self._group(topic, group)  # there must be one
             documents, now_ms = self._space(topic, group, space), self._now_ms()
-            before, fresh = documents.get(name), NO_VERSION
-            known = NO_VERSION if before is None else before.version
-            if version is not None and version != known:
-                return None
-            if value is None:
-                documents.pop(name, None)
-            else:
-                fresh = fresh_version()
-                documents[name] = Document(name, value, fresh, now_ms)
-        if value != (None if before is None else before.value):
+            before = [documents.get(write.name) for write in writes]
+            written = [_written(documents, write, now_ms) for write in writes]
+        if any(
+            done is not None and write.value != (None if old is None else old.value)
+            for write, old, done in zip(writes, before, written, strict=True)
+        ):
             self._ring_spaces()
-        return Written(fresh, now_ms, before is None)
+        return written
 
     @override
-    def list_documents(self, topic: Topic, group: str, space: Space) -> Listed:
+    def list_documents(self, topic: Topic, group: str, space: Space, span: Span = WHOLE) -> Listed:
         with self._lock:
             self._group(topic, group)
-            return Listed(sorted(self._space(topic, group, space).values()), self._now_ms())
+            listed = sorted(
+                (
+                    document for document in self._space(topic, group, space).values()
+                    if document.rank <= span.until and document.ranked_name > span.after
+                ),
+                key=attrgetter("ranked_name"),
+            )  # fmt: skip
+            return Listed(listed[: span.limit], self._now_ms())
 
     def _space(self, topic: Topic, group: str, space: Space) -> dict[str, Document]:
         return self._state(topic).documents.setdefault(group, {}).setdefault(space, {})
+
+
+def _written(documents: dict[str, Document], write: Write, now_ms: int) -> Written | None:
+    """Does one write; None if the document has another version."""
+    before = documents.get(write.name)
+    known = NO_VERSION if before is None else before.version
+    if write.version is not None and write.version != known:
+        return None
+    fresh = NO_VERSION if write.value is None else fresh_version()
+    if write.value is None:
+        documents.pop(write.name, None)
+    else:
+        documents[write.name] = Document(write.name, write.value, fresh, now_ms, write.rank)
+    return Written(fresh, now_ms, before is None)

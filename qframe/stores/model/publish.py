@@ -16,7 +16,7 @@ from qframe.stores.model.role import ModelRole
 from qframe.stores.model.sequences import released
 from qframe.stores.model.standing import answer
 from qframe.stores.model.state import GroupCursor, Slot, StoredMessage, TopicState
-from qframe.stores.rules import due_of, has_place
+from qframe.stores.rules import due_of
 from qframe.stores.types import Entry, SlotsClosed
 from qframe.topic import Kind, Topic
 
@@ -51,8 +51,7 @@ def publish(state: TopicState, entries: Sequence[Entry], now_ms: int) -> list[Ou
     outcomes = []
     for entry in entries:
         slot = state.slots[entry.slot]
-        known = (entry.slot, entry.id) in ids or _is_known(entry, slot, now_ms)
-        if known or not has_place(entry, slot.marks.get(_series_of(entry))):
+        if (entry.slot, entry.id) in ids or _is_known(entry, slot, now_ms):
             outcomes.append(Outcome.DUPLICATE)
             continue
         ids.add((entry.slot, entry.id))
@@ -71,15 +70,14 @@ def publish(state: TopicState, entries: Sequence[Entry], now_ms: int) -> list[Ou
 
 
 def _is_known(entry: Entry, slot: Slot, now_ms: int) -> bool:
+    if entry.series is not None:
+        mark, place_ms = series_mark(*entry.series)
+        if slot.marks.get(mark, -1) >= place_ms:
+            return True
     until_ms = slot.marks.get(entry.mark, now_ms)
     if until_ms <= now_ms and entry.mark == entry.id:
         until_ms = slot.marks.get(batch_mark_of(entry.id) or "", now_ms)
     return until_ms > now_ms
-
-
-def _series_of(entry: Entry) -> str:
-    """The mark of its series; empty where it is of none."""
-    return "" if entry.series is None else series_mark(*entry.series)[0]
 
 
 def _store(state: TopicState, slot: Slot, entry: Entry, now_ms: int) -> Outcome:

@@ -1,8 +1,9 @@
-"""Documents of groups. They all lie under slot 0's prefix, a hash for each space."""
+"""Documents of groups, under slot 0's prefix: a hash for each space, and a sorted set of ranks."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from operator import attrgetter
 from typing import Final
 
 from typing_extensions import override
@@ -11,11 +12,14 @@ from qframe.drivers.redis import Command, Missing, Redis
 from qframe.roster import fresh_version
 from qframe.stores.documents import (
     NO_VERSION,
+    WHOLE,
     Document,
     Documents,
     Listed,
     Place,
     Space,
+    Span,
+    Write,
     Written,
 )
 from qframe.stores.redis.envelopes import shown
@@ -35,15 +39,14 @@ class RedisDocuments(RedisRole, Documents):
         return read(self._redis, [(self._keys(place.topic), place) for place in places])
 
     @override
-    def write_document(
-        self, topic: Topic, group: str, space: Space, name: str, value: str | None,
-        version: int | None = None,
-    ) -> Written | None:  # fmt: skip
-        return self._call(topic, write, group, space, name, value, version, self._now())
+    def write_documents(
+        self, topic: Topic, group: str, space: Space, writes: Sequence[Write]
+    ) -> list[Written | None]:
+        return self._call(topic, write, group, space, writes, self._now()) if writes else []
 
     @override
-    def list_documents(self, topic: Topic, group: str, space: Space) -> Listed:
-        return self._call(topic, listed, group, space, self._now())
+    def list_documents(self, topic: Topic, group: str, space: Space, span: Span = WHOLE) -> Listed:
+        return self._call(topic, listed, group, space, span, self._now())
 
 
 def read(redis: Redis, asked: Sequence[tuple[SlotKeys, Place]]) -> list[Document | None]:
@@ -62,25 +65,29 @@ def read(redis: Redis, asked: Sequence[tuple[SlotKeys, Place]]) -> list[Document
 
 
 def write(
-    redis: Redis, keys: SlotKeys, group: str, space: Space, name: str, value: str | None,
-    version: int | None, now: str,
-) -> Written | None:  # fmt: skip
-    """Writes a document, or removes it; None if it has another version."""
-    fresh = NO_VERSION if value is None else fresh_version()
-    seen = "" if version is None else version
-    words = (now, group, space, name, seen, fresh, value or "")
-    reply = ask_group(redis, keys, group, "write_document", *words)
-    if reply[0] == _OTHER_VERSION:
-        return None
-    is_new, at_ms = reply
-    return Written(fresh, at_ms, bool(is_new))
+    redis: Redis, keys: SlotKeys, group: str, space: Space, writes: Sequence[Write], now: str
+) -> list[Written | None]:
+    """Writes or removes documents; None for those that have another version."""
+    versions = [NO_VERSION if each.value is None else fresh_version() for each in writes]
+    words: list[str | int] = [now, group, space]
+    for each, fresh in zip(writes, versions, strict=True):
+        seen = "" if each.version is None else each.version
+        words += [each.name, seen, fresh, each.rank, each.value or ""]
+    now_ms, *replies = ask_group(redis, keys, group, "write_documents", *words)
+    return [
+        None if reply == _OTHER_VERSION else Written(fresh, now_ms, bool(reply))
+        for reply, fresh in zip(replies, versions, strict=True)
+    ]
 
 
-def listed(redis: Redis, keys: SlotKeys, group: str, space: Space, now: str) -> Listed:
-    """All documents of a space."""
-    now_ms, flat = ask_group(redis, keys, group, "list_documents", now, group, space)
+def listed(redis: Redis, keys: SlotKeys, group: str, space: Space, span: Span, now: str) -> Listed:
+    """Documents of a space."""
+    after = f"{span.after.rank:016} {span.after.name}"
+    words = () if span == WHOLE else (after, f"{span.until + 1:016}", span.limit)
+    now_ms, flat = ask_group(redis, keys, group, "list_documents", now, group, space, *words)
     pairs = zip(flat[::2], flat[1::2], strict=True)
-    return Listed([_document(shown(name), value) for name, value in sorted(pairs)], now_ms)
+    documents = [_document(shown(name), value) for name, value in pairs]
+    return Listed(sorted(documents, key=attrgetter("ranked_name")), now_ms)
 
 
 def documents_key(keys: SlotKeys, group: str, space: Space) -> bytes:
@@ -89,9 +96,9 @@ def documents_key(keys: SlotKeys, group: str, space: Space) -> bytes:
 
 
 def _document(name: str, stored: bytes | None) -> Document:
-    """A document from what stands in the hash; an empty one where this version cannot read that."""
-    version, _, rest = (stored or b"").partition(b" ")
-    at_ms, _, value = rest.partition(b" ")
-    if not (version.isdigit() and at_ms.isdigit()):
+    """A document from what stands in the hash; an empty one if this version cannot read that."""
+    *numbers, value = (stored or b"").split(b" ", 3)
+    if len(numbers) != 3 or not all(map(bytes.isdigit, numbers)):
         return Document(name, "", NO_VERSION, 0)
-    return Document(name, shown(value), int(version), int(at_ms))
+    version, at_ms, rank = map(int, numbers)
+    return Document(name, shown(value), version, at_ms, rank)

@@ -20,7 +20,7 @@ from qframe.stores.redis.envelopes import envelope, envelopes, pack
 from qframe.stores.redis.keys import Argument, SlotKeys, declared
 from qframe.stores.redis.role import RedisRole
 from qframe.stores.types import Entry, SlotsClosed
-from qframe.topic import BEYOND_MS, Kind, Topic
+from qframe.topic import Kind, Topic
 
 OUTCOMES: Final = {
     ord("s"): Outcome.STORED, ord("m"): Outcome.MERGED, ord("r"): Outcome.REPLACED,
@@ -296,12 +296,9 @@ def _time(ms: int | None) -> int | bool:
     return False if ms is None else max(0, ms)
 
 
-def _series(entry: Entry) -> tuple[str | bool, int | bool, int | bool]:
-    """The mark of its series, the time of it, and the time that it follows."""
-    if entry.series is None:
-        return False, False, False
-    mark, place_ms = series_mark(*entry.series)
-    return mark, place_ms, False if entry.follows is None else BEYOND_MS + entry.follows
+def _series(entry: Entry) -> tuple[str | bool, int | bool]:
+    """The mark of its series, and the time of it."""
+    return (False, False) if entry.series is None else series_mark(*entry.series)
 
 
 def _other_mark(entry: Entry) -> str | bool:

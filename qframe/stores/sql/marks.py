@@ -11,7 +11,6 @@ from sqlalchemy import bindparam, select
 
 from qframe.codec import batch_mark_of, series_mark
 from qframe.drivers.sql import Row, Statement, Transaction
-from qframe.stores.rules import has_place
 from qframe.stores.sql import named
 from qframe.stores.sql.padding import padded
 from qframe.stores.sql.schema import marks
@@ -122,7 +121,7 @@ def _not_seen(
             is_new = batch not in known
         if is_new and entry.series is not None:
             mark, place_ms = series_mark(*entry.series)
-            if is_new := has_place(entry, known.get(mark)):
+            if is_new := known.get(mark, -1) < place_ms:
                 known[mark] = place_ms
         results.append(is_new)
         if is_new:

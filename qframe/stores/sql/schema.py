@@ -317,7 +317,16 @@ documents: Table = _table(
     _name("name", NAME_LENGTH, key=True),
     _integer("version"),
     _integer("written_at"),
+    _integer("rank", default=0),
     _long("value"),
+)
+documents_order: Index = _second_index(
+    "documents_order",
+    documents.c.group_id,
+    documents.c.space,
+    documents.c.rank,
+    documents.c.name,
+    only=documents.c.rank,
 )
 
 # The last number that a topic or a group was given, since version 4: none is given twice, so what

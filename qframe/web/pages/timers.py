@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from qframe.admin.timer_search import TIMER_STATES, read_place
 from qframe.clock import moment
-from qframe.stores.records import Record
+from qframe.stores.records import Record, TimerPlace
 from qframe.topic import Kind
 from qframe.web.bodies import shown_body
 from qframe.web.desk import Visit
@@ -78,7 +78,7 @@ def _later(place: str | None, state: str | None) -> str | None:
     """The due time that the page has come to; None where all was looked at, or no time tells it."""
     if place is None or state in ("doing", "dead"):
         return None
-    return moment(read_place(place).due_ms)
+    return moment(read_place(place, TimerPlace).due_ms)
 
 
 def _edited(visit: Visit, timers: Sequence[Record]) -> tuple[str, str] | None:

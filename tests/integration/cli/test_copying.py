@@ -136,6 +136,9 @@ def test_all_topics_are_copied_but_those_that_cannot_be(program: Program) -> Non
     assert {each["name"] for each in program.ok("topics", *there, "--json").json} == {
         "mails", "orders", "wide", "qframe.audit", "qframe.schedules",
     }  # fmt: skip
+    assert [each["name"] for each in program.ok("schedules", "list", *there, "--json").json] == [
+        "hourly"
+    ]
     program.ok("copy", "orders", "mails", "--to", "sqlite:///other.db")
     ran = program.run("copy", "orders", "mails", "nothing", "--to", "sqlite:///3.db", "--json")
     assert ran.code == 1

@@ -3,7 +3,7 @@
 -- KEYS[1] slot: the slot's prefix; what is touched begins with it.
 -- ARGV[1] kind, ARGV[2] name (group), ARGV[3] anyway (1 if also where the slot is closed, else 0).
 -- Reply: [1 if it collected till now, else 0; 1 if there is more to remove, else 0].
--- Cost: 9 commands, 10 of a stream; in ordered topics, and of a group that has kept order, 1 more,
+-- Cost: 11 commands, 12 of a stream; in ordered topics, and of a group that has kept order, 1 more,
 --   and 2 for each subject of a step; 1 more in slot 0 for each space with documents.
 -- Promise: the group is gone with the first step; what is left is seen by nobody.
 local slot = KEYS[1]

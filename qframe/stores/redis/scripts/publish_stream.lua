@@ -5,9 +5,9 @@
 --   item three: how it comes, how many messages it has, their envelopes one after the other.
 --   `declared` is the topic's kind, and with how many slots it was declared. `how` is empty for
 --   messages that are due now under the mark of ARGV[5]; else msgpack of [mark, other mark, at,
---   delay, id, series, place, follows]: the mark of a series, its time, and the time that it
---   follows. `window` is for how many ms marks are remembered; `limit` is 0 or how many unsettled
---   messages the slot may hold, and then each item has one message.
+--   delay, id, series, place]: the mark of a series, and its time. `window` is for how many ms
+--   marks are remembered; `limit` is 0 or how many unsettled messages the slot may hold, and then
+--   each item has one message.
 -- Reply: a letter for each item: s stored, d duplicate, f full. The error CLOSED if the slot is
 --   being split, or was, or the topic was declared anew otherwise: none of it is stored.
 -- Cost: 7 commands for all that is due now; 2 for each item that is delayed; with a limit 3, and 2
@@ -93,9 +93,9 @@ local marks, items = { mark ~= '' and mark or nil }, {}
 for i = 6, #ARGV, 3 do
   local item = { mark = mark, size = tonumber(ARGV[i + 1]), envelopes = ARGV[i + 2] }
   if ARGV[i] ~= '' then
-    local own, other, at, delay, id, series, place, follows = unpack(cmsgpack.unpack(ARGV[i]))
+    local own, other, at, delay, id, series, place = unpack(cmsgpack.unpack(ARGV[i]))
     item.mark, item.other, item.id = own, other, id
-    item.series, item.place, item.follows = series, place, follows
+    item.series, item.place = series, place
     item.due = at or (delay and now + delay)
     marks[#marks + 1] = own
     if other then

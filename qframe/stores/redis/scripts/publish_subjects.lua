@@ -5,8 +5,7 @@
 --   ARGV[6] mark; then for each message three: how it comes, its subject, its envelope.
 --   `declared` is the topic's kind, and with how many slots it was declared. `how` is empty for a
 --   message that is due now under the mark of ARGV[6]; else msgpack of [mark, other mark, at,
---   delay, priority, sequence, series, place, follows]: the mark of a series, its time, and the
---   time that it follows.
+--   delay, priority, sequence, series, place]: the mark of a series, and its time.
 -- Reply: a letter for each message: s stored, m merged, r replaced, d duplicate, f full. A number
 --   where these are too many for one step, as the slot has many groups: none of it is stored, and
 --   so many are to be sent at a time, each under its own id as its mark. The error CLOSED if the
@@ -109,10 +108,10 @@ for i = 7, #ARGV, 3 do
                  tries = 0, lost = 0, given = 0, receipt = '', error = '' }
   local message = { subject = ARGV[i + 1], head = head, mark = mark }
   if ARGV[i] ~= '' then
-    local own, other, at, delay, priority, sequence, series, place, follows =
+    local own, other, at, delay, priority, sequence, series, place =
       unpack(cmsgpack.unpack(ARGV[i]))
     message.mark, message.other, message.sequence = own, other, sequence
-    message.series, message.place, message.follows = series, place, follows
+    message.series, message.place = series, place
     head.due, head.priority = at or now + delay, priority
     marks[#marks + 1] = own
     if other then

@@ -7,8 +7,8 @@
 * A **queue** is a topic of the same name and the group `sqs` in it: `delay` for a standard queue,
   `ordered` for a FIFO queue, whose message group is the key. So other groups may collect from it,
   and whoever publishes into the topic publishes into the queue.
-* Attributes, tags and moves of a queue are its **record** in the system topic `qframe.sqs`, written
-  by comparing versions (`queues`).
+* Attributes, tags and moves of a queue are its **record**, a document in the system topic
+  `qframe.sqs` that is written by comparing versions (`queues`).
 * **Receipts, leases and owners** are the gateway's: the visibility of a message is the lease of its
   delivery, and a receipt handle is the receipt.
 * A message that was received too often is **dead** in its own queue. A request that looks into the

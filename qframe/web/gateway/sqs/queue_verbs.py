@@ -302,9 +302,7 @@ class QueueVerbs:
         """Deletes a queue; its topic too, unless another group collects from it."""
         name = queue_named_by(request.queue_url)
         call.check(name, "admin")
-        await self._service.blocking(
-            self._book.change, name, lambda found: Queue(name=found.name, deleted=True)
-        )
+        await self._service.blocking(self._book.remove, name)
         await self._service.leave(name)
         await self._service.blocking(self._delete, name, call)
         return {}

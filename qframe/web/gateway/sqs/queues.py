@@ -1,9 +1,8 @@
 """Queues: what is known of each, and where that is kept.
 
 A queue is a topic of its name and the group `sqs` in it. Its attributes, tags and moves are a
-record in the system topic `qframe.sqs`, as schedules are: written by comparing versions, so that
-two gateways that change one queue at once lose nothing of each other's. A queue that was deleted
-leaves a record that says so.
+document of the group `sqs` of the system topic `qframe.sqs`: written by comparing versions, so that
+two gateways that change one queue at once lose nothing of each other's.
 """
 
 from __future__ import annotations
@@ -17,12 +16,9 @@ import msgspec
 
 from qframe.clock import Clock
 from qframe.errors import BadOption, TopicMismatch, UnknownGroup, UnknownTopic
-from qframe.outcomes import Outcome
-from qframe.producing.producer import Producer
-from qframe.stores.acts import StoredTimers
 from qframe.stores.base import Groups, Topics
-from qframe.stores.records import Record, TimerSpan
-from qframe.stores.types import Entry
+from qframe.stores.documents import NO_VERSION, Document, Documents, Space, Write
+from qframe.stores.documents import Place as DocumentPlace
 from qframe.topic import INTERNAL, Kind, Topic
 from qframe.web.gateway.sqs.attributes import REDRIVE, defaults, target_of
 from qframe.web.gateway.sqs.moves import MoveTask
@@ -30,14 +26,12 @@ from qframe.web.gateway.sqs.names import FIFO, Place
 from qframe.web.gateway.sqs.refusals import mere_topic, no_queue, unavailable
 
 GROUP: Final = "sqs"
-BOOK: Final = Topic(f"{INTERNAL}sqs", Kind.DELAY, 1, dedupe_window="1m")
-"""The system topic whose messages are the records; none of them ever comes due."""
+BOOK: Final = Topic(f"{INTERNAL}sqs", Kind.DELAY, 1)
+"""The system topic whose group has the records."""
 
 MOST_ATTEMPTS: Final = 1000
 """How often a message of a queue without a redrive policy is handed out."""
 
-_NEVER_MS: Final = 10**13  # of a queue that was deleted a moment later, so that no list reads it
-_MOST: Final = 100_000
 _TRIES: Final = 20
 _FRESH_S: Final = 1.0
 
@@ -53,8 +47,6 @@ class Queue(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         purged_ms: when it was last purged.
         moves: the last moves of messages out of it.
         made_by: the client that has made it, against whose number of queues it counts.
-        deleted: whether it is gone.
-        version: grows with each change.
         kind: of a topic that is not a queue, and to which messages are only sent; never stored.
     """
 
@@ -66,8 +58,6 @@ class Queue(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     purged_ms: int = 0
     moves: list[MoveTask] = []
     made_by: str = ""
-    deleted: bool = False
-    version: int = 0
     kind: Kind | None = None
 
     @property
@@ -116,7 +106,7 @@ class Queue(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         return defaults(is_fifo=self.is_fifo, max_body=max_body)[name] if given is None else given
 
 
-class QueueStore(Topics, Groups, StoredTimers, Protocol):
+class QueueStore(Topics, Groups, Documents, Protocol):
     """The roles of a store that a book of queues uses."""
 
 
@@ -125,16 +115,12 @@ class QueueBook:
 
     Args:
         store: where they are.
-        producer: writes them.
-        clock: for versions, and for how fresh what was read is.
+        clock: for how fresh what was read is.
         place: where the queues seem to be.
     """
 
-    def __init__(
-        self, store: QueueStore, producer: Producer, *, clock: Clock, place: Place
-    ) -> None:
+    def __init__(self, store: QueueStore, *, clock: Clock, place: Place) -> None:
         self._store = store
-        self._producer = producer
         self._clock = clock
         self._place = place
         self._read: dict[str, tuple[float, Queue]] = {}
@@ -149,9 +135,9 @@ class QueueBook:
         if known is not None and now_s - known[0] < _FRESH_S:
             return known[1]
         writes = self._writes
-        queue = self._stored(name)
+        queue, _ = self._stored(name)
         self._read.pop(name, None)
-        if queue is None or queue.deleted:
+        if queue is None:
             return None
         self._forget_old(now_s)
         self._read[name] = (now_s, queue)
@@ -194,14 +180,14 @@ class QueueBook:
     def all(self) -> list[Queue]:
         """All queues, by name."""
         try:
-            found = self._store.timers(BOOK, TimerSpan(until_ms=_NEVER_MS + 1, limit=_MOST))
+            found = self._store.list_documents(BOOK, GROUP, Space.QUEUES).documents
         except (UnknownTopic, UnknownGroup):
             return []
         queues: list[Queue] = []
-        for record in found:
+        for document in found:
             with suppress(BadOption):  # whoever names it is told
-                queues.append(_decoded(record))
-        return sorted((each for each in queues if not each.deleted), key=lambda each: each.name)
+                queues.append(_decoded(document))
+        return queues
 
     def sources_of(self, name: str) -> list[Queue]:
         """The queues whose dead letters go to this one."""
@@ -222,11 +208,11 @@ class QueueBook:
             SqsRefusal: if there is a topic of its name that cannot be one of its sort.
         """
         self._open()
-        before = self._stored(queue.name)
-        if before is not None and not before.deleted:
+        before, version = self._stored(queue.name)
+        if before is not None:
             return False
         self.serve(queue)
-        return self._written(queue, before) is not None
+        return self._write(queue.name, queue, version)
 
     def serve(self, queue: Queue) -> Topic:
         """Makes the topic of a queue known, and its group collect; returns it as it is declared.
@@ -253,40 +239,44 @@ class QueueBook:
             SqsRefusal: if there is no such queue, or others change it again and again.
         """
         for _ in range(_TRIES):
-            before = self._stored(name)
-            if before is None or before.deleted:
+            before, version = self._stored(name)
+            if before is None:
                 raise no_queue()
-            if (after := self._written(how(before), before)) is not None:
+            if self._write(name, after := how(before), version):
                 return after
         raise unavailable("The queue is changed by others all the time.")
 
-    def _stored(self, name: str) -> Queue | None:
-        try:
-            found = self._store.timer(BOOK, name)
-        except (UnknownTopic, UnknownGroup):
-            return None
-        return _decoded(found[0]) if found else None
+    def remove(self, name: str) -> None:
+        """Removes the record of a queue.
 
-    def _written(self, queue: Queue, before: Queue | None) -> Queue | None:
-        """The queue as it is written in place of `before`; None if somebody else was first.
-
-        Its version is a time, so that it is behind those that were forgotten in a failover.
+        Raises:
+            SqsRefusal: if there is no such queue.
         """
-        last = None if before is None else before.version
-        version = max(self._clock.now_ms(), (last or 0) + 1)
-        queue = msgspec.structs.replace(queue, version=version)
-        named = f"{queue.name}/{version}"
-        entry = Entry(
-            0, queue.name, named, named, queue.name, None, msgspec.json.encode(queue),
-            at_ms=_NEVER_MS + queue.deleted, series=(queue.name, version), follows=last,
-        )  # fmt: skip
+        if self._stored(name)[0] is None:
+            raise no_queue()
+        self._write(name, None, None)
+
+    def _stored(self, name: str) -> tuple[Queue | None, int]:
+        """A queue, and the version of its record."""
+        place = DocumentPlace(BOOK, GROUP, Space.QUEUES, name)
+        with suppress(UnknownTopic, UnknownGroup):
+            [found] = self._store.read_documents([place])
+            if found is not None and found.version != NO_VERSION:
+                return _decoded(found), found.version
+        return None, NO_VERSION
+
+    def _write(self, name: str, queue: Queue | None, version: int | None) -> bool:
+        """Writes or removes a record; False if it has another version."""
+        text = None if queue is None else msgspec.json.encode(queue).decode()
         try:
-            published = self._producer.send(BOOK, [entry])
+            [written] = self._store.write_documents(
+                BOOK, GROUP, Space.QUEUES, [Write(name, text, version)]
+            )
         finally:  # others may have looked meanwhile
             self._writes += 1
-            self._read.pop(queue.name, None)
+            self._read.pop(name, None)
             self._listed = None
-        return queue if published[0].outcome is not Outcome.DUPLICATE else None
+        return written is not None
 
     def _open(self) -> None:
         if not self._is_open:
@@ -295,17 +285,17 @@ class QueueBook:
             self._is_open = True
 
 
-def _decoded(record: Record) -> Queue:
-    """The queue of a record.
+def _decoded(document: Document) -> Queue:
+    """The queue of a document.
 
     Raises:
         BadOption: if this version of qframe cannot read it.
     """
     try:
-        return _DECODER.decode(record.body)
+        return _DECODER.decode(document.value)
     except (ValueError, RecursionError) as error:
         raise BadOption(
-            "queue", record.key, f"this version of qframe cannot read its record ({error})",
+            "queue", document.name, f"this version of qframe cannot read its record ({error})",
             "use the newer version that wrote it",
         ) from error  # fmt: skip
 

@@ -98,9 +98,7 @@ class SqsService:
         self.place = place
         self.clock = clock
         self.max_body: int = gateway.app.settings.max_body
-        self.book: QueueBook = QueueBook(
-            gateway.app.store, gateway.app.producer, clock=clock, place=place
-        )
+        self.book: QueueBook = QueueBook(gateway.app.store, clock=clock, place=place)
         self._swept_s: dict[str, float] = {}
 
     async def queue(self, url: str, call: SqsCall, right: Right) -> Queue:

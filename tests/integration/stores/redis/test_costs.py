@@ -7,7 +7,7 @@ import tracemalloc
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from itertools import count, islice
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 from bench import Bench
@@ -15,7 +15,7 @@ from script_heads import head_of, sections, text_of
 from servers import RedisServer
 
 from qframe.outcomes import Verdict
-from qframe.stores.documents import NO_VERSION, Place, Space
+from qframe.stores.documents import NO_VERSION, Place, Space, Span, Write
 from qframe.stores.edits import Becomes, Edit
 from qframe.stores.records import ChosenDead, TimerSpan
 from qframe.stores.redis import audit
@@ -291,29 +291,51 @@ def test_a_history(bench: Bench, counted: Count, kind: str) -> None:
 
 def test_documents(bench: Bench, counted: Count) -> None:
     store, topic = bench.store, bench.topic("stream", "g")
-    write = partial(store.write_document, topic, "g", Space.TUNING)
     look = partial(store.list_documents, topic, "g", Space.TUNING)
-    check(counted, "list_documents", ([0], look))
+    part = partial(look, Span(limit=5))
+
+    def write(name: str, *rest: Any) -> Callable[[], object]:
+        return partial(store.write_documents, topic, "g", Space.TUNING, [Write(name, *rest)])
+
+    check(counted, "list_documents", ([0], look), ([0], part))
     check(
-        counted, "write_document", ([0], partial(write, "a", "1", 7)),
-        ([0], partial(write, "a", None, 7)), ([1, 3], partial(write, "a", "1", NO_VERSION)),
-        ([1], partial(write, "a", "1")), ([1, 3], partial(write, "a", "2")),
-        ([0], partial(write, "a", "3", NO_VERSION)), ([0], partial(write, "a", None, NO_VERSION)),
-        ([1, 3], partial(write, "a", None)), ([2], partial(write, "a", None)),
-        ([2], partial(write, "a", None, NO_VERSION)),
+        counted, "write_documents", ([0], write("a", "1", 7)),
+        ([0], write("a", None, 7)), ([0, 1, 3, 5], write("a", "1", NO_VERSION)),
+        ([0, 1], write("a", "1")), ([0, 1, 5], write("a", "2")),
+        ([0, 1, 3, 4], write("a", "2", None, 9)), ([0], write("a", "3", NO_VERSION)),
+        ([0], write("a", None, NO_VERSION)), ([0, 2, 4, 5], write("a", None)),
+        ([0], write("a", None)), ([0], write("a", None, NO_VERSION)),
     )  # fmt: skip
-    for number in range(MANY):
-        write(f"{number}", "x")
-    check(counted, "list_documents", ([0], look))
+    many = [Write(f"{number}", "x") for number in range(MANY)]
+    write_many = partial(store.write_documents, topic, "g", Space.TUNING, many)
+    check(counted, "write_documents", ([0, 1, 3, 5], write_many), ([0, 1], write_many))
+    check(counted, "list_documents", ([0], look), ([0, 1], part))
     places = [Place(topic, "g", Space.TUNING, f"{number}") for number in range(MANY)]
     assert counted(lambda: store.read_documents(places)) == MANY
+
+
+class Writing(NamedTuple):
+    """The commands of a write of one document."""
+
+    nothing: int
+    same: int
+    other: int
+    new: int
+    gone: int
+
+
+def writing() -> Writing:
+    nothing, put, taken, ranked, unranked, other, _ = said("write_documents")
+    same = nothing + put
+    return Writing(
+        nothing, same, same + other, same + other + ranked, nothing + taken + unranked + other
+    )
 
 
 def test_rosters(bench: Bench, counted: Count) -> None:
     """A look at all documents, and a write where there is something to say."""
     store, topic = bench.store, bench.topic("stream", "g", slots=2048)
-    [look], [_, write, nothing, more] = said("list_documents"), said("write_document")
-    change, slots = write + more, range(2048)
+    look, write, slots = said("list_documents")[0], writing(), range(2048)
     epochs = dict.fromkeys(slots, "0" * 16)
     versions: list[int] = []
 
@@ -322,45 +344,45 @@ def test_rosters(bench: Bench, counted: Count) -> None:
         return counted(lambda: versions.append(act(topic, "g", *given)))
 
     for member in "ab":
-        assert spent("heartbeat", member, 60_000) == look + change
-        assert spent("heartbeat", member, 60_000) == look + write
+        assert spent("heartbeat", member, 60_000) == look + write.new
+        assert spent("heartbeat", member, 60_000) == look + write.same
     assert spent("roster") == spent("roster", versions[-1]) == look
     assert spent("claim", "c", epochs) == look
-    assert spent("claim", "a", epochs) == look + change
+    assert spent("claim", "a", epochs) == look + write.new
     assert spent("claim", "a", epochs) == spent("claim", "b", epochs) == look
     assert spent("release_slots", "b", slots) == look
-    assert spent("release_slots", "a", slots) == look + change
+    assert spent("release_slots", "a", slots) == look + write.other
     assert spent("release_slots", "a", slots) == look
     assert spent("retire", "c") == look
-    assert spent("retire", "a") == look + change
+    assert spent("retire", "a") == look + write.other
     assert spent("retire", "a") == look
     store.claim(topic, "g", "b", epochs)
-    assert spent("leave", "c") == look + nothing
-    assert spent("leave", "a") == look + change
-    assert spent("leave", "b") == 2 * (look + change)
-    assert spent("leave", "b") == look + nothing
+    assert spent("leave", "c") == write.nothing + look
+    assert spent("leave", "a") == write.gone + look
+    assert spent("leave", "b") == write.gone + look + write.other + look
+    assert spent("leave", "b") == write.nothing + look
     # Leases that have passed: their owners go, and each of them; then it is looked at anew.
     for member in "ab":
         store.heartbeat(topic, "g", member, 60_000)
     store.claim(topic, "g", "a", {0: "0" * 16})
     store.heartbeat(topic, "g", "a", 0)
     assert spent("roster") == look
-    assert spent("heartbeat", "b", 60_000) == look + 2 * change + look + write
+    assert spent("heartbeat", "b", 60_000) == 2 * look + write.other + write.gone + write.same
     store.heartbeat(topic, "g", "b", 0)
-    assert spent("heartbeat", "c", 60_000) == look + change + look + change
+    assert spent("heartbeat", "c", 60_000) == 2 * look + write.gone + write.new
 
 
 def test_tuning_reporting_and_drawing_tokens(bench: Bench, counted: Count) -> None:
     topic = bench.topic("stream", "g", slots=4)
-    [look], [_, write, _, more] = said("list_documents"), said("write_document")
+    look, write = said("list_documents")[0], writing()
     values = {"threads": "4", "rate": "5/s", "paused": None}
     tune = partial(bench.store.tune, topic, "g", values)
-    assert counted(tune) == look + write + more
-    assert counted(tune) == look + write
+    assert counted(tune) == look + write.new
+    assert counted(tune) == look + write.same
     assert counted(lambda: bench.store.tunings([(topic, "g")] * 3)) == 3
     report = partial(bench.store.report, topic, "g", "w")
-    assert counted(lambda: report("well")) == write + more + look
-    assert counted(lambda: report("ill")) == write + more
+    assert counted(lambda: report("well")) == write.new + look
+    assert counted(lambda: report("ill")) == write.other
     assert counted(lambda: bench.store.reports(topic, "g")) == look
     draw = partial(bench.store.draw, topic, "g", rate=1, per_ms=86_400_000, burst=5)
     check(

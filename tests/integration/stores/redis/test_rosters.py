@@ -58,14 +58,14 @@ def test_a_claim_whose_answer_was_lost_is_repeated_and_answers_what_it_won(
             store.heartbeat(topic, "g", member, LEASE_MS)
         assert store.claim(topic, "g", "b", {3: EPOCH}) == [3]
         epochs = dict.fromkeys(range(4), EPOCH)
-        write = store.write_document
+        write = store.write_documents
 
         def write_unheard(*words: Any) -> Any:
             proxy.drop_replies(1)
             return write(*words)
 
         with monkeypatch.context() as patched:
-            patched.setattr(store, "write_document", write_unheard)
+            patched.setattr(store, "write_documents", write_unheard)
             with pytest.raises(AnswerLost):
                 store.claim(topic, "g", "a", epochs)
         before = store.roster(topic, "g")
@@ -92,9 +92,9 @@ def test_nothing_is_kept_of_members_that_are_gone_and_of_a_group_that_is_dropped
         store.claim(topic, "g", "is slow", {0: EPOCH})
         store.heartbeat(topic, "g", "is slow", 0)
         store.leave(topic, "g", "stranger")
-        assert set(server.call("KEYS", "*")) - set(before) == {ROSTER}
+        assert set(server.call("KEYS", "*")) - set(before) == {ROSTER, ROSTER + b":ranks"}
         [(name, owners)] = server.call("HGETALL", ROSTER).items()
-        assert (name, owners.split(b" ", 2)[2]) == (b"owners", b"{}")
+        assert (name, owners.split(b" ", 3)[3]) == (b"owners", b"{}")
         store.heartbeat(topic, "g", "a", LEASE_MS)
         store.claim(topic, "g", "a", {0: EPOCH})
         store.drop_group(topic, "g")

@@ -14,8 +14,10 @@ local function drop(slot, name, kind)
   redis.call('UNLINK', group.cursor, group.waiting, group.retry, group.todo, group.doing,
     group.tries, group.following, group.dead, group.graves, group.named, group.keyed,
     at .. 'bucket', at .. 'history', at .. 'ended')
-  for _, space in ipairs({ 'roster', 'tuning', 'reports' }) do -- those of stores/documents.py
-    if redis.call('UNLINK', documents_of(slot, name, space)) == 1 then
+  -- The spaces of stores/documents.py.
+  for _, space in ipairs({ 'roster', 'tuning', 'reports', 'schedules', 'queues' }) do
+    local documents = documents_of(slot, name, space)
+    if redis.call('UNLINK', documents, ranks_of(documents)) > 0 then
       ring_documents(slot, name, space)
     end
   end

@@ -13,10 +13,10 @@ local function known_marks(slot, marks, now)
   return known
 end
 
--- Whether a series takes a message of it: one past the last, and the one that it follows is that.
+-- Whether a series takes a message of it: only one past the last.
 local function has_place(known, message)
   local last = message.series and known[message.series]
-  return not last or last < message.place and (not message.follows or message.follows == last)
+  return not last or last < message.place
 end
 
 -- `marks` has the time of each, or true for those of this window.
