@@ -6,11 +6,11 @@ import concurrent.futures.thread  # noqa: F401 - redis-py needs it, and at exit 
 from typing import Final, cast
 
 from qframe.clock import SYSTEM_CLOCK, Clock
+from qframe.drivers.schemes import EXAMPLES, SCHEMES, is_database, scheme_of
 from qframe.errors import BadOption, BadUrl
 from qframe.redaction import shown_url
 from qframe.stores.base import Store
 
-_DATABASES: Final = ("sqlite", "postgresql", "postgres", "mysql", "mariadb")
 _MODELS: Final = ("model://", "memory://")
 REDIS: Final = ("redis", "rediss", "unix")
 
@@ -36,9 +36,9 @@ def open_store(
     """
     if timers_db:
         return _split(url, timers_db, namespace, clock)
-    scheme = _scheme(url)
+    scheme = scheme_of(url)
     own_clock = None if clock is SYSTEM_CLOCK else clock
-    if scheme in _DATABASES:
+    if scheme in SCHEMES:
         from qframe.stores.sql.store import SqlStore
 
         return SqlStore(url, namespace=namespace, clock=own_clock)
@@ -55,24 +55,19 @@ def open_store(
         return ModelStore(namespace=namespace, clock=clock)
     raise BadUrl(
         "store", shown_url(url), "it names no store",
-        "use redis://host:6379, unix:///run/redis.sock, sqlite:///file.db, "
-        "postgresql+psycopg://user@host/name, or mysql+pymysql://user@host/name",
+        f"use redis://host:6379, unix:///run/redis.sock, {EXAMPLES}",
     )  # fmt: skip
 
 
 def _split(url: str, timers_db: str, namespace: str, clock: Clock) -> Store:
-    if _scheme(url) not in REDIS:
+    if scheme_of(url) not in REDIS:
         raise BadOption(
             "timers_db", shown_url(timers_db),
             f"the store {shown_url(url)} is not Redis, and keeps its timers itself",
             "leave it out, or name a redis:// URL as the store",
         )  # fmt: skip
-    if _scheme(timers_db) not in _DATABASES:
-        raise BadUrl(
-            "timers_db", shown_url(timers_db), "it names no database",
-            "use sqlite:///file.db, postgresql+psycopg://user@host/name, "
-            "or mysql+pymysql://user@host/name",
-        )  # fmt: skip
+    if not is_database(timers_db):
+        raise BadUrl("timers_db", shown_url(timers_db), "it names no database", f"use {EXAMPLES}")
     from qframe.stores.pair import StorePair
     from qframe.stores.redis.store import RedisStore
 
@@ -87,7 +82,3 @@ def _split(url: str, timers_db: str, namespace: str, clock: Clock) -> Store:
         main.close()
         raise
     return cast("Store", StorePair(main, timers))
-
-
-def _scheme(url: str) -> str:
-    return url.partition(":")[0].partition("+")[0].lower()
