@@ -16,6 +16,7 @@ from qframe.coordination.lease import LeaseCoordinator
 from qframe.doctor import redis_checks, sql_checks, tls_checks, topic_checks, zookeeper_checks
 from qframe.doctor.findings import Examination, Finding, SettingFact, of_error
 from qframe.drivers.redis import Redis
+from qframe.drivers.schemes import is_database, scheme_of
 from qframe.drivers.sql import Database, url_of
 from qframe.drivers.zookeeper import ZooKeeper
 from qframe.errors import QFrameError, StoreDamaged
@@ -60,13 +61,12 @@ class _Examiner:
     def examine(self) -> None:
         """Looks at the store, its topics, and the coordinator."""
         url = self._settings.store
-        scheme = url.partition(":")[0].partition("+")[0]
         try:
-            if scheme in REDIS:
+            if scheme_of(url) in REDIS:
                 self._redis(url)
                 if self._settings.timers_db:
                     self._timers_db(self._settings.timers_db)
-            elif scheme != "model":
+            elif is_database(url):
                 self._database(url, "store")
             if not any(each.level == "error" for each in self.findings):
                 self._topics()

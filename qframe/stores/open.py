@@ -1,4 +1,7 @@
-"""Chooses the store that a URL names, and loads no other."""
+"""Chooses the store that a URL names, and loads no other.
+
+A scheme that is not qframe's own may be another distribution's (`registered.py`).
+"""
 
 from __future__ import annotations
 
@@ -13,6 +16,7 @@ from qframe.stores.base import Store
 
 _MODELS: Final = ("model://", "memory://")
 REDIS: Final = ("redis", "rediss", "unix")
+MODEL: Final = ("model", "memory")
 
 
 def open_store(
@@ -22,7 +26,7 @@ def open_store(
 
     `redis://host`, `unix:///redis.sock`, `sqlite:///file.db`,
     `postgresql+psycopg://user@host/name`, `mysql+pymysql://user@host/name`, or `model://` in this
-    process's memory, which `memory://` names too.
+    process's memory, which `memory://` names too; or what another distribution has registered.
 
     Args:
         url: the URL.
@@ -31,7 +35,7 @@ def open_store(
         timers_db: beside Redis, the URL of the database in which topics of kind `delay` lie.
 
     Raises:
-        BadUrl: for anything that names no store.
+        BadUrl: for anything that names no store, or one whose distribution cannot open it.
         BadOption: for a `timers_db` beside a store that needs none.
     """
     if timers_db:
@@ -46,16 +50,21 @@ def open_store(
         from qframe.stores.redis.store import RedisStore
 
         return RedisStore(url, namespace=namespace, clock=own_clock)
-    if scheme in ("model", "memory"):
+    if scheme in MODEL:
         if url not in _MODELS:
             why = "it is in this process's memory, and has neither a name nor options"
             raise BadUrl("store", shown_url(url), why, "use model://")
         from qframe.stores.model.store import ModelStore
 
         return ModelStore(namespace=namespace, clock=clock)
+    from qframe.stores.registered import open_registered, registered
+
+    if entries := registered(scheme):
+        return open_registered(url, entries, namespace=namespace, clock=clock)
     raise BadUrl(
         "store", shown_url(url), "it names no store",
-        f"use redis://host:6379, unix:///run/redis.sock, {EXAMPLES}",
+        f"use redis://host:6379, unix:///run/redis.sock, {EXAMPLES}; or install the package that "
+        "registers the scheme",
     )  # fmt: skip
 
 
