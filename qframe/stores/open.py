@@ -17,6 +17,7 @@ from qframe.stores.base import Store
 _MODELS: Final = ("model://", "memory://")
 REDIS: Final = ("redis", "rediss", "unix")
 MODEL: Final = ("model", "memory")
+OWN: Final = (*SCHEMES, *REDIS, *MODEL)
 
 
 def open_store(

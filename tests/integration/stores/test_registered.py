@@ -126,6 +126,14 @@ def test_a_scheme_of_qframes_own_is_not_taken_over(tmp_path: Path) -> None:
             assert type(store).__module__.startswith("qframe.stores.")
 
 
+def test_doctor_notes_a_package_that_registers_a_scheme_of_qframes_own(
+    shelves: Path, tmp_path: Path
+) -> None:
+    ran = Program(tmp_path).run("doctor", "--store", "model://", PYTHONPATH=str(shelves))
+    assert ran.code == 0, ran.err
+    assert "shelves 1.0 registers the scheme model, which is qframe's own" in ran.out
+
+
 @pytest.mark.usefixtures("on_path")
 def test_a_scheme_that_two_distributions_register_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
