@@ -28,8 +28,8 @@ from sqlalchemy import (
     Table,
     Text,
 )
-from sqlalchemy.dialects import mysql
 
+from qframe.drivers.dialects import options_of, varied
 from qframe.errors import BadOption
 
 DEFAULT_PREFIX: Final = "qframe_"
@@ -88,24 +88,26 @@ def _tables(prefix: str) -> Tables:
         Column("lease_until", BigInteger, nullable=False),
         Column("expires_at", BigInteger, nullable=False),
         Index(f"{prefix}effects_expires_at", "expires_at"),
-        sqlite_with_rowid=False,  # its key is all that rows are looked up by
+        # Its key is all that rows are looked up by.
+        **options_of(lambda dialect: dialect.tables.clustered),
     )
     outbox = Table(
         f"{prefix}outbox",
         metadata,
-        Column("number", BigInteger().with_variant(Integer, "sqlite"), primary_key=True),
+        Column("number", varied(BigInteger(), lambda dialect: dialect.types.number),
+               primary_key=True),
         Column("line", Integer, nullable=False),
         Column("topic", _name(64), nullable=False),
         Column("id", _name(200), nullable=False),
         Column("key", _text()),
         Column("headers", _text()),
-        Column("body", LargeBinary().with_variant(mysql.LONGBLOB(), "mysql", "mariadb"),
+        Column("body", varied(LargeBinary(), lambda dialect: dialect.types.blob),
                nullable=False),
         Column("options", _text()),
         Column("created_at", BigInteger, nullable=False),
         Column("sent_at", BigInteger),
         # A relay that was frozen takes marks back by number: none may name another row.
-        sqlite_autoincrement=True,
+        **options_of(lambda dialect: dialect.tables.counted),
     )  # fmt: skip
     lines = Table(
         f"{prefix}lines",
@@ -118,11 +120,9 @@ def _tables(prefix: str) -> Tables:
 
 def _name(length: int) -> Any:
     """A text that is compared byte by byte on every database."""
-    exact = mysql.VARCHAR(length, charset="utf8mb4", collation="utf8mb4_bin")
-    return String(length).with_variant(exact, "mysql", "mariadb")
+    return varied(String(length), lambda dialect: dialect.types.users_exact(length))
 
 
 def _text() -> Any:
     """A long text that may hold any character on every database."""
-    exact = mysql.LONGTEXT(charset="utf8mb4", collation="utf8mb4_bin")
-    return Text().with_variant(exact, "mysql", "mariadb")
+    return varied(Text(), lambda dialect: dialect.types.users_text)

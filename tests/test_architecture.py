@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -223,15 +224,16 @@ def test_a_command_looks_for_no_garbage_among_what_it_has_loaded(tmp_path: Path)
 
 
 FIRST_PARTS = """
-app batching clock codec coordination current digits durations errors events forks growth hooks
-idempotency identity locks message models open_files options outbox outcomes producing redaction
-retry roster runtime schedules service stores tags telemetry topic tracebacks words
+app batching clock codec coordination current digits drivers durations errors events forks growth
+hooks idempotency identity locks message models open_files options outbox outcomes producing
+redaction retry roster runtime schedules service stores tags telemetry topic tracebacks words
 """
 FIRST_LIBRARIES = {"cronsim", "msgspec", "typing_extensions"}
 LATER = """
-qframe.app.assembly qframe.app.instrumentor qframe.idempotency.effects_table
-qframe.idempotency.redis qframe.outbox.outbox qframe.outbox.relay qframe.runtime.process.child
-qframe.runtime.process.supervisor qframe.runtime.process.worker qframe.schedules.verbs
+qframe.app.assembly qframe.app.instrumentor qframe.drivers.dialects
+qframe.idempotency.effects_table qframe.idempotency.redis qframe.outbox.outbox
+qframe.outbox.relay qframe.runtime.process.child qframe.runtime.process.supervisor
+qframe.runtime.process.worker qframe.schedules.verbs
 qframe.stores.model qframe.stores.redis qframe.stores.sql qframe.telemetry.meters
 qframe.telemetry.prometheus qframe.telemetry.tracing
 """
@@ -253,6 +255,39 @@ def test_import_loads_these_modules_and_no_other() -> None:
         if name not in {*sys.stdlib_module_names, "qframe"} and not name.startswith("_")
     }
     assert libraries <= FIRST_LIBRARIES
+
+
+DATABASE = re.compile(r"maria_?db|my_?sql|postgres|sqlite", re.IGNORECASE)
+DATABASES_NAME = re.compile(r"sqlite3?|postgres(ql)?|mysql|mariadb", re.IGNORECASE)
+
+
+def database_names(tree: ast.AST) -> Iterator[str]:
+    """The names and constants of code that name a database; texts for people may."""
+    for node in ast.walk(tree):
+        names: list[str | None] = []
+        match node:
+            case ast.Name(id=name) | ast.Attribute(attr=name) | ast.FunctionDef(name=name):
+                names = [name]
+            case ast.ClassDef(name=name) | ast.keyword(arg=name) | ast.arg(arg=name):
+                names = [name]
+            case ast.ImportFrom(module=module, names=aliases):
+                names = [module, *(alias.name for alias in aliases)]
+            case ast.Import(names=aliases):
+                names = [alias.name for alias in aliases]
+            case ast.Constant(value=str(text)) if DATABASES_NAME.fullmatch(text):
+                names = [text]
+        yield from (name for name in names if name and DATABASE.search(name))
+
+
+def test_a_database_is_named_by_its_driver_and_nowhere_else() -> None:
+    named = {
+        path.relative_to(PACKAGE).as_posix(): found
+        for path in PACKAGE.rglob("*.py")
+        if (found := set(database_names(ast.parse(path.read_text(encoding="utf-8")))))
+    }
+    drivers = {place for place in named if place.startswith("drivers/")}
+    assert {"drivers/schemes.py", "drivers/sql_sqlite.py"} <= drivers
+    assert {place: named[place] for place in named.keys() - drivers} == {}
 
 
 def test_what_is_loaded_by_use_is_what_it_is_called() -> None:

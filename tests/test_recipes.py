@@ -13,6 +13,7 @@ from typer.testing import CliRunner
 from qframe import QFrame
 from qframe.app.pull import Pull, PullKeywords
 from qframe.cli.main import cli
+from qframe.drivers.dialects import DIALECTS
 from qframe.options.consumer import ConsumerKeywords, ConsumerOptions
 from qframe.options.rules import options_of
 from qframe.web.gateway.callers import _GROUP_OPTIONS
@@ -44,6 +45,16 @@ def test_the_names_in_the_recipe_are_in_the_files_that_it_names() -> None:
     names = set(re.findall(r"`(\w+)`", RECIPE))
     assert {"ConsumerKeywords", "PullKeywords", "_GROUP_OPTIONS", "_check_pairs"} <= names
     assert [name for name in names if name not in code] == []
+
+
+def test_a_database_is_added_in_at_most_six_files() -> None:
+    recipe = PAGE.partition("**A database.**")[2].partition("Nothing else names")[0]
+    steps = re.findall(r"^\d\. ", recipe, re.MULTILINE)
+    assert len(steps) == 6
+    assert all(path in recipe for path in ("drivers/dialects.py", "drivers/schemes.py"))
+    for dialect in DIALECTS:
+        assert f'"{dialect.name}"' in (ROOT / "qframe/drivers/schemes.py").read_text()
+        assert dialect.name.upper() in (ROOT / "qframe/drivers/dialects.py").read_text()
 
 
 @pytest.mark.parametrize("row", re.findall(r"^\|.*`[A-Z_]+_S`.*\|$", PAGE, re.MULTILINE))

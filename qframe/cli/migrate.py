@@ -10,9 +10,8 @@ from qframe.cli.flags import Config, Store
 from qframe.cli.output import say
 from qframe.cli.reading import looked_at
 from qframe.cli.target import Target
+from qframe.drivers.schemes import is_database
 from qframe.errors import NotSupported, SchemaMismatch
-
-_SCHEMES = ("sqlite", "postgresql", "mysql", "mariadb")
 
 
 def migrate(
@@ -31,7 +30,7 @@ def migrate(
     store's URL says ?migrate=no.
     """
     url = Target(store=store, config=config).settings().store
-    if url.partition(":")[0].partition("+")[0] not in _SCHEMES:
+    if not is_database(url):
         raise NotSupported("migrate for a store without tables", "name a database with --store")
     if check or sql:
         url = looked_at(url)

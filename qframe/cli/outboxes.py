@@ -16,6 +16,7 @@ from qframe.cli.output import say_error
 from qframe.cli.reading import looked_at, refuse_absent
 from qframe.cli.target import Target
 from qframe.clock import moment
+from qframe.drivers.schemes import EXAMPLES
 from qframe.errors import BadModule, BadOption, BadUrl, QFrameError
 from qframe.options.settings import Settings
 from qframe.outbox.inspector import OutboxInspector, Waiting, has_tables
@@ -129,7 +130,7 @@ def _in_database(url: str, prefix: str | None, stack: ExitStack) -> Outbox:
         scheme = url.partition("://")[0]
         raise BadUrl(
             "outbox", f"{scheme}://…", f"it cannot be opened ({error})",
-            "use sqlite:///file.db, postgresql+psycopg://host/name, or mysql+pymysql://…",
+            f"use {EXAMPLES}",
         ) from error  # fmt: skip
     stack.callback(engine.dispose)
     prefix = DEFAULT_PREFIX if prefix is None else prefix

@@ -6,13 +6,13 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from qframe.drivers.schemes import is_database, is_file
 from qframe.errors import BadUrl
 from qframe.redaction import shown_url
 
 if TYPE_CHECKING:
     from sqlalchemy import URL
 
-_DATABASES = ("sqlite", "postgresql", "postgres", "mysql", "mariadb")
 _REMEDY = "declare a topic or start a worker first, or name another store with --store"
 
 
@@ -44,8 +44,8 @@ def refuse_absent(url: str, what: str = "store", remedy: str = _REMEDY) -> None:
     Raises:
         BadUrl: if it is not.
     """
-    database = _database(url)
-    if database is None or database.get_backend_name() != "sqlite":
+    database = _database(url) if is_file(url) else None
+    if database is None:
         return
     path = Path(database.database or "")
     if path.name and path.name != ":memory:" and not path.exists():
@@ -55,7 +55,7 @@ def refuse_absent(url: str, what: str = "store", remedy: str = _REMEDY) -> None:
 
 def _database(url: str) -> URL | None:
     """The URL of a database; None for other stores, and for what is no URL, which is told later."""
-    if url.partition(":")[0].partition("+")[0].lower() not in _DATABASES:
+    if not is_database(url):
         return None  # it may name several hosts, which no database's URL does
     from sqlalchemy import exc, make_url  # no other store needs it
 

@@ -13,9 +13,17 @@ from qframe.admin.rounds import Rounds
 from qframe.admin.totals import totals_in
 from qframe.clock import Clock
 from qframe.coordination.lease import LeaseCoordinator
-from qframe.doctor import redis_checks, sql_checks, tls_checks, topic_checks, zookeeper_checks
+from qframe.doctor import (
+    redis_checks,
+    sql_checks,
+    store_checks,
+    tls_checks,
+    topic_checks,
+    zookeeper_checks,
+)
 from qframe.doctor.findings import Examination, Finding, SettingFact, of_error
 from qframe.drivers.redis import Redis
+from qframe.drivers.schemes import scheme_of
 from qframe.drivers.sql import Database, url_of
 from qframe.drivers.zookeeper import ZooKeeper
 from qframe.errors import QFrameError, StoreDamaged
@@ -25,7 +33,7 @@ from qframe.options.settings import Settings, sources_of
 from qframe.schedules.records import TOPIC as SCHEDULES
 from qframe.schedules.records import next_due_ms
 from qframe.stores.base import Store
-from qframe.stores.open import REDIS, open_store
+from qframe.stores.open import MODEL, REDIS, open_store
 from qframe.stores.pair import StorePair
 from qframe.topic import Topic
 
@@ -60,13 +68,15 @@ class _Examiner:
     def examine(self) -> None:
         """Looks at the store, its topics, and the coordinator."""
         url = self._settings.store
-        scheme = url.partition(":")[0].partition("+")[0]
+        scheme = scheme_of(url)
+        for finding in store_checks.not_opened(scheme):
+            self.note(finding)
         try:
             if scheme in REDIS:
                 self._redis(url)
                 if self._settings.timers_db:
                     self._timers_db(self._settings.timers_db)
-            elif scheme != "model":
+            elif scheme not in MODEL and not store_checks.is_registered(scheme):
                 self._database(url, "store")
             if not any(each.level == "error" for each in self.findings):
                 self._topics()

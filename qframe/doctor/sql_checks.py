@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -11,35 +11,27 @@ from sqlalchemy import URL, Table, text
 from sqlalchemy.schema import CreateIndex
 
 from qframe.doctor.findings import Finding
+from qframe.drivers.dialect import Dialect
+from qframe.drivers.dialects import dialect_of
+from qframe.drivers.schemes import is_file
 from qframe.drivers.sql import Database, Statement, Transaction
 from qframe.stores.sql import schema
 from qframe.stores.sql.migrate import FIRST, KNOWN, version_of
 
 LITTLE_SPACE: Final = 256 * 2**20
 NO_SPACE: Final = 2**16  # a commit takes several pages of 4 KiB
-_FACTS: Final = {
-    "postgresql": "SELECT name, setting FROM pg_settings",
-    "mysql": "SHOW VARIABLES",
-    "mariadb": "SHOW VARIABLES",
-}
 _LIMITS: Final = ("lock_timeout", "idle_in_transaction_session_timeout")
 _PLANNING: Final = ("enable_seqscan", "jit")
-_SCHEMAS: Final = """
-    SELECT nspname, pg_table_is_visible(pg_class.oid)
-    FROM pg_class JOIN pg_namespace ON pg_namespace.oid = relnamespace
-    WHERE relname = 'qframe_version' AND relkind IN ('r', 'p') ORDER BY nspname
-"""
 _CHANGED: Final = [
     table for table in schema.metadata.sorted_tables if table is not schema.versions
 ]  # a migration alone changes that one
-_DENIED: Final = ((1142,), (1143,))  # to the table, or to a column of it
 Facts = dict[str, str]
 
 
 def absent(url: URL, what: str) -> Finding | None:
-    """The file of a SQLite database is there; a connection would create it."""
+    """The file of a database in a file is there; a connection would create it."""
     path = Path(url.database or "")
-    if url.get_backend_name() != "sqlite" or path.name in ("", ":memory:") or path.exists():
+    if not is_file(url.drivername) or path.name in ("", ":memory:") or path.exists():
         return None
     return Finding(
         check=what, level="error", what=f"the database {path.absolute()} does not exist yet",
@@ -48,18 +40,9 @@ def absent(url: URL, what: str) -> Finding | None:
 
 
 def facts_of(database: Database) -> Facts:
-    """The server's settings as this session has them; of SQLite its pragmas."""
-    name = database.backend.dialect.name
-    return database.read_autocommit(lambda transaction: _facts(transaction, name))
-
-
-def _facts(transaction: Transaction, name: str) -> Facts:
-    if name == "sqlite":
-        pragmas = ("synchronous", "journal_mode")
-        rows = [(each, _rows(transaction, f"PRAGMA {each}")[0][0]) for each in pragmas]
-        rows += [("version", _rows(transaction, "SELECT sqlite_version()")[0][0])]
-    else:
-        rows = list(_rows(transaction, _FACTS[name]))
+    """The settings as this session has them."""
+    query = dialect_of(database.backend.dialect).settings
+    rows = database.read_autocommit(lambda transaction: _rows(transaction, query))
     found = {str(key): str(value) for key, value in rows}
     found.setdefault("version", found.get("server_version", ""))
     return found
@@ -104,10 +87,11 @@ def indexes(database: Database) -> Iterator[Finding]:
 
 
 def search_path(database: Database) -> Finding | None:
-    """The search path of PostgreSQL leads to the tables, and every user's to the same ones."""
-    if database.backend.dialect.name != "postgresql":
+    """The search path leads to the tables, and every user's to the same ones."""
+    query = dialect_of(database.backend.dialect).schemas.format(table=schema.versions.name)
+    if not query:
         return None
-    rows = database.read_autocommit(lambda transaction: _rows(transaction, _SCHEMAS))
+    rows = database.read_autocommit(lambda transaction: _rows(transaction, query))
     schemas = [str(name) for name, _ in rows]
     used = [str(name) for name, is_visible in rows if is_visible]
     if len(schemas) == len(used):
@@ -128,8 +112,8 @@ def search_path(database: Database) -> Finding | None:
 
 def rights(database: Database) -> Finding | None:
     """The user may read and change all tables, as a worker does; nothing is tried out."""
-    ask = _RIGHTS.get(database.backend.dialect.name)
-    lacking = [] if ask is None else database.read_autocommit(ask)
+    dialect = dialect_of(database.backend.dialect)
+    lacking = database.read_autocommit(lambda transaction: _lacking(transaction, dialect))
     if not lacking:
         return None
     return Finding(
@@ -139,24 +123,20 @@ def rights(database: Database) -> Finding | None:
     )  # fmt: skip
 
 
-def _postgres_lacks(transaction: Transaction) -> list[str]:
-    """The tables of which a right is missing; PostgreSQL has a function for that."""
-    asked = ", ".join(f"'{table.name}'" for table in _CHANGED)
-    rows = _rows(transaction, (
-        f"SELECT name FROM unnest(ARRAY[{asked}]) AS name WHERE to_regclass(name) IS NOT NULL AND "  # noqa: S608 - names of ours
-        "NOT (has_table_privilege(name, 'SELECT') AND has_table_privilege(name, 'INSERT') AND "
-        "has_table_privilege(name, 'UPDATE') AND has_table_privilege(name, 'DELETE'))"
-    ))  # fmt: skip
-    return [str(name) for (name,) in rows]
+def _lacking(transaction: Transaction, dialect: Dialect) -> list[str]:
+    """The tables of which a right is missing.
 
-
-def _mariadb_lacks(transaction: Transaction) -> list[str]:
-    """The same; an EXPLAIN is refused as its statement would be, whatever grants the right."""
+    Where no query tells, an EXPLAIN is refused as its statement would be, whatever grants the
+    right.
+    """
+    if dialect.rights:
+        names = ", ".join(f"'{table.name}'" for table in _CHANGED)
+        return [str(name) for (name,) in _rows(transaction, dialect.rights.format(tables=names))]
     return [
         table.name
-        for table in _CHANGED
+        for table in (_CHANGED if dialect.codes.forbidden else ())
         if transaction.has_table(table.name)
-        and not all(_may(transaction, each) for each in _changes(table))
+        and not all(_may(transaction, each, dialect.codes.forbidden) for each in _changes(table))
     ]
 
 
@@ -168,17 +148,12 @@ def _changes(table: Table) -> Iterator[str]:
     yield f"DELETE FROM {name} WHERE {column} IS NULL"  # noqa: S608 - names of ours
 
 
-def _may(transaction: Transaction, statement: str) -> bool:
+def _may(transaction: Transaction, statement: str, forbidden: Collection[object]) -> bool:
     try:
         _rows(transaction, f"EXPLAIN {statement}")
     except Exception as error:  # the driver's own class; a log of statements refuses it, too
-        return error.args[:1] not in _DENIED
+        return not error.args or error.args[0] not in forbidden
     return True
-
-
-_RIGHTS: Final[dict[str, Callable[[Transaction], list[str]]]] = {
-    "postgresql": _postgres_lacks, "mysql": _mariadb_lacks, "mariadb": _mariadb_lacks,
-}  # fmt: skip
 
 
 def durability(facts: Facts) -> Finding | None:

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Mapping
 from typing import Final
 from urllib.parse import parse_qsl, urlsplit
 
-from sqlalchemy.util import asbool
-
 from qframe.doctor.findings import Finding
-
-Options = Mapping[str, str]
+from qframe.drivers.dialect import Options
+from qframe.drivers.dialects import DIALECTS
+from qframe.drivers.tls import AUTHORITY
 
 HERE: Final = ("localhost", "127.0.0.1", "::1")
 
@@ -37,17 +35,6 @@ def unchecked(url: str) -> Finding | None:
     )  # fmt: skip
 
 
-def _by_postgres(options: Options) -> bool:
-    mode = options.get("sslmode") or os.environ.get("PGSSLMODE", "")
-    return mode in ("verify-full", "verify-ca")
-
-
-def _by_mariadb(options: Options) -> bool:
-    by_default = "true" if "ssl_ca" in options else options.get("ssl_verify_identity", "")
-    is_checked = asbool(options.get("ssl_verify_cert") or by_default or "false")
-    return is_checked and not asbool(options.get("ssl_disabled") or "false")
-
-
 def _by_default(options: Options) -> bool:
     return options.get("ssl_cert_reqs") != "none"
 
@@ -56,16 +43,12 @@ def _never(_: Options) -> bool:
     return False
 
 
-_FILE: Final = "the file of the authority that has signed the server's certificate"
-_OF_MARIADB: Final = (_by_mariadb, f"name {_FILE} (ssl_ca=…)")
-_TURNED_OFF: Final = (_by_default, f"name {_FILE} (ssl_ca_certs=…), without ssl_cert_reqs=none")
+_TURNED_OFF: Final = (_by_default, f"name {AUTHORITY} (ssl_ca_certs=…), without ssl_cert_reqs=none")
 # By scheme: what checks, by a URL's options, and the remedy where nothing does.
 _WAYS: Final[Mapping[str, tuple[Callable[[Options], bool], str]]] = {
-    "redis": (_never, f"write rediss://, and name {_FILE} (ssl_ca_certs=…)"),
+    "redis": (_never, f"write rediss://, and name {AUTHORITY} (ssl_ca_certs=…)"),
     "rediss": _TURNED_OFF,
-    "zookeeper": (_never, f"write zookeepers://, and name {_FILE} (ssl_ca_certs=…)"),
+    "zookeeper": (_never, f"write zookeepers://, and name {AUTHORITY} (ssl_ca_certs=…)"),
     "zookeepers": _TURNED_OFF,
-    "postgresql": (_by_postgres, f"write sslmode=verify-full, and name {_FILE} (sslrootcert=…)"),
-    "mysql": _OF_MARIADB,
-    "mariadb": _OF_MARIADB,
+    **{dialect.name: (dialect.checks_server, dialect.tls_remedy) for dialect in DIALECTS},
 }

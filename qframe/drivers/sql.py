@@ -19,10 +19,9 @@ from sqlalchemy.exc import ArgumentError
 from sqlalchemy.sql.expression import ClauseElement
 
 from qframe.clock import SYSTEM_CLOCK, Clock
-from qframe.drivers.sql_backend import Backend, Listener
-from qframe.drivers.sql_mariadb import MariaDb
-from qframe.drivers.sql_postgres import Postgres
-from qframe.drivers.sql_sqlite import Sqlite, SqliteWatch
+from qframe.drivers.dialects import dialect_named, dialect_of
+from qframe.drivers.schemes import EXAMPLES
+from qframe.drivers.sql_backend import Backend, FileWatch, Listener
 from qframe.errors import BadUrl, QFrameError
 from qframe.forks import Forks
 from qframe.redaction import check_user_info, shown_url
@@ -33,9 +32,6 @@ LONGEST_PAUSE_S: Final = 0.25
 # the loops of a worker are still seen to move.
 SILENT_S: Final = 32.0
 _FIRST_PAUSE_S: Final = 0.004
-_BACKENDS: Final[dict[str, type[Sqlite] | type[Postgres] | type[MariaDb]]] = {
-    "sqlite": Sqlite, "postgresql": Postgres, "mysql": MariaDb, "mariadb": MariaDb,
-}  # fmt: skip
 _PLACEHOLDERS: Final = {"qmark": "?", "format": "%s"}
 
 Row = tuple[Any, ...]
@@ -120,7 +116,7 @@ class Transaction:
     @property
     def has_partial_indexes(self) -> bool:
         """Whether an index may have a condition."""
-        return self._database.backend.has_partial_indexes
+        return self._database.has_partial_indexes
 
     def has_table(self, name: str) -> bool:
         """Whether there is a table of that name."""
@@ -198,6 +194,11 @@ class Database:
         self._on_notified = on_notified
         Forks.add(self._begin_anew, before=self._before_fork, locks=self._locks_over_fork)
 
+    @property
+    def has_partial_indexes(self) -> bool:
+        """Whether an index may have a condition."""
+        return dialect_of(self.backend.dialect).has_partial_indexes
+
     def text_of(self, statement: Statement) -> str:
         """A statement's text for this database."""
         return statement.text(self.backend.dialect)
@@ -232,13 +233,13 @@ class Database:
         """
         return self._repeated(lambda stage: self._transact(act, stage, writes=None))
 
-    def watch(self) -> SqliteWatch | None:
+    def watch(self) -> FileWatch | None:
         """The watch that tells of commits to a file; None where there is a server.
 
         Raises:
             StoreUnavailable: if the file cannot be opened.
         """
-        return self.backend.watch() if isinstance(self.backend, Sqlite) else None
+        return self.backend.watch()
 
     def listener(self) -> Listener:
         """Opens a connection that receives the notifications of all processes, where there are any.
@@ -344,8 +345,7 @@ def _literal(value: object, dialect: Dialect) -> str:
     if value is None:
         return "NULL"
     if isinstance(value, bytes):
-        # With E the server's standard_conforming_strings changes nothing of it.
-        return rf"E'\\x{value.hex()}'" if dialect.name == "postgresql" else f"X'{value.hex()}'"
+        return dialect_of(dialect).bytes_literal.format(value.hex())
     if isinstance(value, int):
         return str(int(value))
     raise AssertionError(f"a parameter without a name: {value!r}")
@@ -357,7 +357,7 @@ def url_of(url: str) -> URL:
     Raises:
         BadUrl: if it is none, or of another kind of database.
     """
-    remedy = "use sqlite:///file.db, postgresql+psycopg://host/name, or mysql+pymysql://…"
+    remedy = f"use {EXAMPLES}"
     if not url.startswith("sqlite"):  # in the name of a file an @ is a letter
         check_user_info(url)
     try:
@@ -367,7 +367,7 @@ def url_of(url: str) -> URL:
     if parsed.drivername == "postgres":  # as many hosts of databases write it, and libpq takes it
         parsed = parsed.set(drivername="postgresql")
     name = parsed.drivername.partition("+")[0]
-    if name not in _BACKENDS:
+    if dialect_named(name) is None:
         raise BadUrl("store", shown_url(url),
                      f"qframe does not support the database {name}", remedy)  # fmt: skip
     return parsed
@@ -375,4 +375,6 @@ def url_of(url: str) -> URL:
 
 def _backend(url: str) -> Backend:
     parsed = url_of(url)
-    return _BACKENDS[parsed.drivername.partition("+")[0]](parsed)
+    dialect = dialect_named(parsed.drivername.partition("+")[0])
+    assert dialect is not None  # noqa: S101 - url_of has seen to that
+    return dialect.backend(parsed)

@@ -14,6 +14,7 @@ from sqlalchemy.engine.url import URL
 from sqlalchemy.exc import TimeoutError as NoneFree
 from sqlalchemy.pool import Pool, PoolProxiedConnection
 
+from qframe.drivers.file_changes import FileChanges
 from qframe.drivers.tls import TlsOptions, meaning_of
 from qframe.errors import AnswerLost, BadUrl, StoreUnavailable
 
@@ -58,7 +59,6 @@ class Backend(ABC):
         notifies: whether its server passes notifications on to a connection (`Listener`), as is
             known once there was one.
         takes_arrays: whether a parameter may be an array (`rows_of_arrays`).
-        has_partial_indexes: whether an index may have a condition.
         may_migrate: whether opening a store may create tables.
         tls: what its URL calls the files of TLS; None if it speaks none.
         outlives_fork: whether a child may forget an open connection without harm.
@@ -66,7 +66,6 @@ class Backend(ABC):
 
     has_clock: ClassVar[bool] = True
     takes_arrays: ClassVar[bool] = False
-    has_partial_indexes: ClassVar[bool] = False
     tls: ClassVar[TlsOptions | None] = None
     outlives_fork: ClassVar[bool] = True
 
@@ -137,6 +136,14 @@ class Backend(ABC):
         """
         raise AssertionError(f"{self.shown} has no notifications")
 
+    def watch(self) -> FileWatch | None:
+        """A watch that tells of commits to a file; None where there is a server.
+
+        Raises:
+            StoreUnavailable: if the file cannot be opened.
+        """
+        return None
+
     def limit_of(self, body: bytes) -> str | None:  # noqa: ARG002
         """Why the server takes no body as large as this one; None if it may."""
         return None
@@ -185,6 +192,22 @@ class Backend(ABC):
         text = text_of(error)
         meaning = {} if self.tls is None else meaning_of(text, self.tls)
         return self.refusal(error) or StoreUnavailable(self.shown, text, **meaning)
+
+
+class FileWatch(ABC):
+    """Asks whether another connection has committed to a file."""
+
+    @abstractmethod
+    def version(self) -> tuple[int, int]:
+        """A number that changes when another connection has committed; nothing once released."""
+
+    @abstractmethod
+    def changes(self) -> FileChanges | None:
+        """Notices writes to the file; None where the system does not tell."""
+
+    @abstractmethod
+    def release(self) -> None:
+        """Closes its connection."""
 
 
 class Listener(ABC):

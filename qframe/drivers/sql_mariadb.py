@@ -9,11 +9,13 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any, Final, NoReturn
 
-from sqlalchemy.engine import Dialect
+from sqlalchemy.dialects import mysql
+from sqlalchemy.engine import Dialect as EngineDialect
 from sqlalchemy.engine.url import URL
 from sqlalchemy.pool import QueuePool
 from sqlalchemy.util import asbool
 
+from qframe.drivers.dialect import Codes, Dialect, MarkLock, Options, Tables, Types
 from qframe.drivers.sql_backend import (
     CROWDED,
     CUT_SHORT,
@@ -28,7 +30,7 @@ from qframe.drivers.sql_backend import (
     text_of,
     yes_or_no,
 )
-from qframe.drivers.tls import FILES, OF_MARIADB, TlsFault, fault_of
+from qframe.drivers.tls import AUTHORITY, FILES, OF_MARIADB, TlsFault, fault_of
 from qframe.errors import BadUrl, SchemaMismatch, StoreForbidden, StoreFull, StoreUnavailable
 
 OLDEST_MARIADB: Final = (10, 6)
@@ -40,6 +42,8 @@ SORTED_BYTES: Final = 2048  # of a key's 512 characters
 # A firewall that forgets who was silent for a minute hears something earlier.
 _KEEPALIVE: Final = (("TCP_KEEPIDLE", 30), ("TCP_KEEPINTVL", 10), ("TCP_KEEPCNT", 3))
 _SWITCHES: Final = ("ssl_disabled", "ssl_verify_cert", "ssl_verify_identity")
+# Not UNIX_TIMESTAMP, which takes a local time and so counts one hour of the year twice.
+_NOW_MS: Final = "(TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(3)) DIV 1000)"
 _REMEDY: Final = "use mysql+pymysql://user:password@host:3306/name"
 # MySQL takes names of 64 characters, and a database's name may have as many.
 _SCHEMA_LOCK: Final = "LEFT(CONCAT('qframe_migrate', DATABASE()), 64)"
@@ -110,7 +114,7 @@ class MariaDb(Backend):
         self._connection = _connection_of(self._pymysql)
         options = {name: str(value) for name, value in url.query.items()}
         may_migrate = yes_or_no(shown, "migrate", options.pop("migrate", ""), True)
-        dialect = _dialect("mysql", self._pymysql)
+        dialect = _dialect(MYSQL.name, self._pymysql)
         try:
             # PyMySQL takes the text "false" for true.
             switches: dict[str, bool] = {
@@ -148,7 +152,7 @@ class MariaDb(Backend):
 
     def now_ms(self, cursor: Any) -> int:
         """The server's clock at this moment."""
-        cursor.execute("SELECT CAST(UNIX_TIMESTAMP(NOW(3)) * 1000 AS SIGNED)")
+        cursor.execute(f"SELECT {_NOW_MS}")
         return int(cursor.fetchone()[0])
 
     def has_table(self, cursor: Any, name: str) -> bool:
@@ -247,8 +251,8 @@ class MariaDb(Backend):
         [(version, self._longest)] = cursor.fetchall()
         is_mariadb = "mariadb" in version.lower()
         self._check(version, is_mariadb)
-        if is_mariadb and self.dialect.name != "mariadb":
-            self.dialect: Dialect = _dialect("mariadb", self._pymysql)
+        if is_mariadb and self.dialect.name != MARIADB.name:
+            self.dialect: EngineDialect = _dialect(MARIADB.name, self._pymysql)
         settings = _settings(is_mariadb)
         words = ", ".join(f"{name} = {value!r}" for name, value in settings.items())
         cursor.execute(f"SET SESSION {words}")
@@ -338,12 +342,73 @@ def _connection_of(pymysql: Any) -> Any:
     return MariaDbConnection
 
 
-def _dialect(name: str, pymysql: Any) -> Dialect:
+def _dialect(name: str, pymysql: Any) -> EngineDialect:
     made: Any = URL.create(f"{name}+pymysql").get_dialect()
-    dialect: Dialect = made(paramstyle="format", dbapi=pymysql)
+    dialect: EngineDialect = made(paramstyle="format", dbapi=pymysql)
     return dialect
 
 
 def _code(error: Exception) -> object:
     """The number that a server or the driver gave an error; something else if it has none."""
     return error.args[0] if error.args else None
+
+
+def _exact(collation: str) -> Any:
+    return lambda length: mysql.VARCHAR(length, collation=collation)
+
+
+def _users_exact(length: int) -> mysql.VARCHAR:
+    return mysql.VARCHAR(length, charset="utf8mb4", collation="utf8mb4_bin")
+
+
+def _database_of(driver: Any) -> str | None:
+    name = getattr(driver, "db", None)
+    return name.decode() if isinstance(name, bytes) else name
+
+
+def _checks_server(options: Options) -> bool:
+    by_default = "true" if "ssl_ca" in options else options.get("ssl_verify_identity", "")
+    is_checked = asbool(options.get("ssl_verify_cert") or by_default or "false")
+    return is_checked and not asbool(options.get("ssl_disabled") or "false")
+
+
+_TYPES: Final = Types(
+    exact=_exact("utf8mb4_nopad_bin"),
+    text=mysql.LONGTEXT(),
+    blob=mysql.LONGBLOB(),
+    users_exact=_users_exact,
+    users_text=mysql.LONGTEXT(charset="utf8mb4", collation="utf8mb4_bin"),
+)
+MARIADB: Final = Dialect(
+    name="mariadb",
+    title="MariaDB",
+    backend=MariaDb,
+    now_ms=_NOW_MS,
+    insert=mysql.insert,
+    mark_lock=MarkLock.STATEMENT,
+    settings="SHOW VARIABLES",
+    has_on_conflict=False,
+    sends_texts_as_bytes=True,
+    needs_precision=True,
+    types=_TYPES,
+    # Rows that are written in one transaction and seen in another need this engine, and any text.
+    # Other formats of rows, which a server may have as its default, cannot have a key in an index.
+    tables=Tables(store={"engine": "InnoDB", "charset": "utf8mb4", "row_format": "DYNAMIC"}),
+    # Deadlock, lock wait timeout, record changed since it was read, nowait.
+    codes=Codes(
+        conflicts=(1213, _LOCKED, 1020, 3572),
+        undone=(_LOCKED, 1213),
+        locked=(_LOCKED, 3572),
+        forbidden=_FORBIDDEN,
+    ),
+    database_of=_database_of,
+    checks_server=_checks_server,
+    tls_remedy=f"name {AUTHORITY} ({OF_MARIADB.trusted}=…)",
+)
+# What MySQL calls otherwise, or lacks.
+MYSQL: Final = MARIADB._replace(
+    name="mysql",
+    title="MySQL",
+    mark_lock=MarkLock.SESSION,
+    types=_TYPES._replace(exact=_exact("utf8mb4_0900_bin")),
+)

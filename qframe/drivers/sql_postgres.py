@@ -9,10 +9,14 @@ from contextlib import ExitStack, suppress
 from functools import lru_cache
 from typing import Any, Final
 
+from sqlalchemy import Connection, func, select
+from sqlalchemy.dialects import postgresql
 from sqlalchemy.dialects.postgresql.psycopg import PGDialect_psycopg
 from sqlalchemy.engine.url import URL
+from sqlalchemy.exc import DBAPIError
 from sqlalchemy.pool import QueuePool
 
+from qframe.drivers.dialect import Codes, Dialect, MarkLock, Options, Types
 from qframe.drivers.sql_backend import (
     CROWDED,
     CUT_SHORT,
@@ -32,7 +36,7 @@ from qframe.drivers.sql_backend import (
 from qframe.drivers.sql_bytes import bytes_writer_of
 from qframe.drivers.sql_lists import list_writer_of
 from qframe.drivers.sql_silence import connection_of
-from qframe.drivers.tls import OF_POSTGRES, meaning_of
+from qframe.drivers.tls import AUTHORITY, OF_POSTGRES, meaning_of
 from qframe.errors import BadUrl, SchemaMismatch, StoreForbidden, StoreFull, StoreUnavailable
 from qframe.poller import new_poller
 
@@ -43,6 +47,8 @@ COPY_FROM: Final = 8
 _INSERT: Final = re.compile(
     r"INSERT INTO (\S+) \(([^()]+)\) VALUES \(((?:%s(?:::[A-Z]+(?: COLLATE \"C\")?)?(?:, )?)+)\)"
 )
+_NOW_MS: Final = "CAST(EXTRACT(EPOCH FROM clock_timestamp()) * 1000 AS BIGINT)"
+_INTRANS: Final = 2  # of libpq
 _REMEDY: Final = "use postgresql+psycopg://user:password@host:5432/name"
 # A worker that is stopped in the middle of a transaction must not keep others from its slots; a
 # host that has vanished is noticed. Every statement goes by an index, but one that was planned
@@ -92,7 +98,6 @@ class Postgres(Backend):
 
     takes_arrays = True
     tls = OF_POSTGRES
-    has_partial_indexes = True
 
     def __init__(self, url: URL) -> None:
         shown = shown_of(url)
@@ -130,7 +135,7 @@ class Postgres(Backend):
 
     def now_ms(self, cursor: Any) -> int:
         """The server's clock at this moment."""
-        cursor.execute("SELECT (extract(epoch FROM clock_timestamp()) * 1000)::bigint")
+        cursor.execute(f"SELECT {_NOW_MS}")
         return int(cursor.fetchone()[0])
 
     def has_table(self, cursor: Any, name: str) -> bool:
@@ -318,6 +323,70 @@ class PostgresListener(Listener):
         self._connection.close()
         os.close(self._reader)
         os.close(self._writer)
+
+
+def _is_open(connection: Connection) -> bool:
+    """After an error that was swallowed the server makes a rollback of COMMIT, and says nothing.
+
+    Where the driver cannot tell, as asyncpg cannot, the server is asked: it refuses every statement
+    then.
+
+    Raises:
+        DBAPIError: if the connection is lost.
+    """
+    driver: Any = connection.connection.dbapi_connection
+    status = getattr(getattr(driver, "info", None), "transaction_status", None)
+    if status is not None:
+        return int(status) == _INTRANS
+    try:
+        connection.exec_driver_sql("SELECT 1")
+    except DBAPIError as error:
+        if error.connection_invalidated:
+            raise
+        return False
+    return True
+
+
+def _database_of(driver: Any) -> str | None:
+    name: str | None = getattr(getattr(driver, "info", None), "dbname", None)
+    return name
+
+
+def _checks_server(options: Options) -> bool:
+    mode = options.get("sslmode") or os.environ.get("PGSSLMODE", "")
+    return mode in ("verify-full", "verify-ca")
+
+
+POSTGRESQL: Final = Dialect(
+    name="postgresql",
+    title="PostgreSQL",
+    backend=Postgres,
+    now_ms=_NOW_MS,
+    insert=postgresql.insert,
+    mark_lock=MarkLock.ADVISORY,
+    settings="SELECT name, setting FROM pg_settings",
+    has_partial_indexes=True,
+    # With E the server's standard_conforming_strings changes nothing of it.
+    bytes_literal=r"E'\\x{}'",
+    types=Types(exact=lambda _: postgresql.TEXT(collation="C")),
+    codes=Codes(
+        conflicts=(_SERIALIZATION, _DEADLOCK, _LOCKED),
+        away=("57P01", "57P02", "57P03", _TOO_MANY),
+    ),
+    notify=lambda channel: select(func.pg_notify(channel, "")),
+    listening_driver="psycopg",
+    is_open=_is_open,
+    database_of=_database_of,
+    checks_server=_checks_server,
+    tls_remedy=f"write sslmode=verify-full, and name {AUTHORITY} ({OF_POSTGRES.trusted}=…)",
+    rights="SELECT name FROM unnest(ARRAY[{tables}]) AS name"
+    " WHERE to_regclass(name) IS NOT NULL AND NOT ("
+    "has_table_privilege(name, 'SELECT') AND has_table_privilege(name, 'INSERT') AND"
+    " has_table_privilege(name, 'UPDATE') AND has_table_privilege(name, 'DELETE'))",
+    schemas="SELECT nspname, pg_table_is_visible(pg_class.oid)"
+    " FROM pg_class JOIN pg_namespace ON pg_namespace.oid = relnamespace"
+    " WHERE relname = '{table}' AND relkind IN ('r', 'p') ORDER BY nspname",
+)
 
 
 @lru_cache(maxsize=256)

@@ -7,17 +7,19 @@ import sqlite3
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import AbstractContextManager, suppress
+from contextlib import AbstractContextManager, closing, suppress
 from pathlib import Path
 from typing import Any, ClassVar, Final
 
-from sqlalchemy import create_engine, event
+from sqlalchemy import Connection, Integer, create_engine, event
+from sqlalchemy.dialects import sqlite
 from sqlalchemy.engine.url import URL
 from sqlalchemy.exc import InvalidatePoolError
 from sqlalchemy.pool import ConnectionPoolEntry, PoolProxiedConnection
 
+from qframe.drivers.dialect import Codes, Dialect, MarkLock, Tables, Types
 from qframe.drivers.file_changes import FileChanges
-from qframe.drivers.sql_backend import PREFIX, Backend, shown_of, yes_or_no
+from qframe.drivers.sql_backend import PREFIX, Backend, FileWatch, shown_of, yes_or_no
 from qframe.errors import BadUrl, SchemaMismatch, StoreFull, StoreUnavailable
 from qframe.forks import Forks
 from qframe.open_files import lack_of_files
@@ -149,7 +151,7 @@ class Sqlite(Backend):
             return False
         return super().undo(connection)
 
-    def watch(self) -> SqliteWatch:
+    def watch(self) -> FileWatch:
         """A number that changes when anything is committed.
 
         Raises:
@@ -208,7 +210,7 @@ class Sqlite(Backend):
         return error if isinstance(error, sqlite3.Error) and not _is_operational(error) else None
 
 
-class SqliteWatch:
+class SqliteWatch(FileWatch):
     """A connection that only asks whether another has committed; it is not open over a fork.
 
     Args:
@@ -271,6 +273,47 @@ class SqliteWatch:
         connection, self._connection = self._connection, None
         if connection is not None:
             connection.invalidate()
+
+
+def _is_open(connection: Connection) -> bool:
+    """False once an error has rolled the transaction back."""
+    driver: Any = connection.connection.dbapi_connection
+    return bool(getattr(driver, "in_transaction", True))
+
+
+def _database_of(driver: Any) -> str | None:
+    """The path of a connection's file."""
+    if not isinstance(driver, sqlite3.Connection):
+        return None
+    with closing(driver.cursor()) as cursor:
+        cursor.row_factory = None
+        path: str | None = cursor.execute("PRAGMA database_list").fetchone()[2]
+        return path or None
+
+
+SQLITE: Final = Dialect(
+    name="sqlite",
+    title="SQLite",
+    backend=Sqlite,
+    now_ms="CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER)",
+    insert=sqlite.insert,
+    mark_lock=MarkLock.WRITER,
+    settings="SELECT 'synchronous', synchronous FROM pragma_synchronous"
+    " UNION ALL SELECT 'journal_mode', journal_mode FROM pragma_journal_mode"
+    " UNION ALL SELECT 'version', sqlite_version()",
+    has_one_writer=True,
+    paramstyle="qmark",
+    casts_bodies=True,
+    types=Types(number=Integer()),
+    tables=Tables(clustered={"with_rowid": False}, counted={"autoincrement": True}),
+    codes=Codes(
+        conflict_texts=(
+            "database is locked", "database table is locked", "database is busy"
+        )
+    ),
+    is_open=_is_open,
+    database_of=_database_of,
+)  # fmt: skip
 
 
 def _file_at(path: str) -> tuple[int, int] | None:

@@ -28,6 +28,7 @@ OF_REDIS: Final = TlsOptions("ssl_ca_certs", "ssl_certfile", "ssl_keyfile", "ssl
 OF_POSTGRES: Final = TlsOptions("sslrootcert", "sslcert", "sslkey", "sslpassword")
 OF_MARIADB: Final = TlsOptions("ssl_ca", "ssl_cert", "ssl_key", "ssl_key_password")
 
+AUTHORITY: Final = "the file of the authority that has signed the server's certificate"
 ENDED: Final = "eof occurred in violation of protocol"
 FILES: Final = "name PEM files that this user may read"
 NO_FILES: Final[Mapping[str, str]] = {"what": "cannot be reached by TLS", "remedy": FILES}

@@ -22,7 +22,6 @@ from sqlalchemy import (
     select,
     update,
 )
-from sqlalchemy.dialects import mysql, postgresql, sqlite
 
 from qframe.errors import BadOption, CheckerUnavailable
 from qframe.idempotency.base import Claim, Scope, State, Terms, check_memory
@@ -67,7 +66,7 @@ class DatabaseChecker:
         self._retention_ms = retention_ms(retention)
         self.shown: str = f"DatabaseChecker({self._effects.shown})"
         # SQLite has one writer at a time, and who waits for it by trying sleeps for too long.
-        is_single = self._effects.dialect == "sqlite"
+        is_single = self._effects.dialect.has_one_writer
         self._turn: Any = threading.Lock() if is_single else nullcontext()
         # Built once: to build a statement, and to find its text again, costs more than to run it.
         dialect = self._effects.engine.dialect
@@ -99,8 +98,8 @@ class DatabaseChecker:
         found: dict[str, Any] | None = None
         with self._transaction() as connection:
             written = self._claim.run(connection, rows)
-            # MySQL counts otherwise.
-            if written != len(claims) or self._effects.dialect == "mysql":
+            # Without ON CONFLICT a row that was taken over counts as two.
+            if written != len(claims) or not self._effects.dialect.has_on_conflict:
                 asked = select(
                     table.c.effect, table.c.state, table.c.token, table.c.lease_until - now
                 ).where(self._among(scope, list(first.values())))
@@ -214,37 +213,33 @@ class DatabaseChecker:
             "lease_until": now + bindparam("lease", type_=BigInteger()),
             "expires_at": now + bindparam("memory", type_=BigInteger()),
         }
-        if self._effects.dialect == "mysql":
-            mine = mysql.insert(table).values(row)
-            new = mine.inserted
-            free = and_(
-                table.c.state == PROCESSING,
-                (table.c.lease_until <= now) | (table.c.token == new.token),
+        mine = self._effects.dialect.insert(table).values(row)
+        new = mine.excluded if self._effects.dialect.has_on_conflict else mine.inserted
+        free = and_(
+            table.c.state == PROCESSING,
+            (table.c.lease_until <= now) | (table.c.token == new.token),
+        )
+        upsert: Executable
+        if self._effects.dialect.has_on_conflict:
+            upsert = mine.inline().on_conflict_do_update(
+                index_elements=list(table.primary_key.columns),
+                set_={
+                    "token": new.token,
+                    "lease_until": new.lease_until,
+                    "expires_at": new.expires_at,
+                },
+                where=free,
             )
+        else:
             # From left to right, each seeing what those before it have set.
             is_mine = and_(table.c.state == PROCESSING, table.c.token == new.token)
-            return mine.on_duplicate_key_update(
+            upsert = mine.on_duplicate_key_update(
                 [
                     ("token", func.if_(free, new.token, table.c.token)),
                     ("lease_until", case((is_mine, new.lease_until), else_=table.c.lease_until)),
                     ("expires_at", case((is_mine, new.expires_at), else_=table.c.expires_at)),
                 ]
             )
-        dialect: Any = sqlite if self._effects.dialect == "sqlite" else postgresql
-        mine = dialect.insert(table).values(row).inline()
-        new = mine.excluded
-        upsert: Executable = mine.on_conflict_do_update(
-            index_elements=list(table.primary_key.columns),
-            set_={
-                "token": new.token,
-                "lease_until": new.lease_until,
-                "expires_at": new.expires_at,
-            },
-            where=and_(
-                table.c.state == PROCESSING,
-                (table.c.lease_until <= now) | (table.c.token == new.token),
-            ),
-        )
         return upsert
 
 

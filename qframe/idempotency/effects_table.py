@@ -12,26 +12,19 @@ from sqlalchemy import select as select_from
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
+from qframe.drivers.dialect import Dialect
+from qframe.drivers.dialects import DIALECTS, TITLES, dialect_named, dialect_of
+from qframe.drivers.schemes import is_file
 from qframe.errors import BadOption, CheckerUnavailable, EffectConflict
 from qframe.tables import tables
 
 PROCESSING: Final = 1
 DONE: Final = 2
 
-_NOW_MS: Final = {
-    "sqlite": "CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER)",
-    "postgresql": "(extract(epoch from clock_timestamp()) * 1000)::bigint",
-    # Not UNIX_TIMESTAMP, which takes a local time and so counts one hour of the year twice.
-    "mysql": "(TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(3)) DIV 1000)",
-}
-# Serialization failure, deadlock, lock not to be had.
-_CONFLICT_STATES: Final = ("40001", "40P01", "55P03")
-# Deadlock, lock wait timeout, record changed since it was read, nowait.
-_CONFLICT_NUMBERS: Final = (1213, 1205, 1020, 3572)
-_CONFLICT_TEXTS: Final = ("database is locked", "database table is locked", "database is busy")
-# Shutdown, too many connections.
-_AWAY_STATES: Final = ("57P01", "57P02", "57P03", "53300")
-_INTRANS: Final = 2  # of libpq
+# An error's code says which database it is of, so those of all may be asked for together.
+_CONFLICTS: Final = frozenset(code for each in DIALECTS for code in each.codes.conflicts)
+_CONFLICT_TEXTS: Final = tuple(text for each in DIALECTS for text in each.codes.conflict_texts)
+_AWAY: Final = frozenset(code for each in DIALECTS for code in each.codes.away)
 
 
 class EffectsTable:
@@ -51,17 +44,17 @@ class EffectsTable:
             raise BadOption(
                 "engine", engine, "it is not an Engine of SQLAlchemy", "use create_engine(url)"
             )
-        self.dialect: str = "mysql" if engine.dialect.name == "mariadb" else engine.dialect.name
-        if self.dialect not in _NOW_MS:
+        if dialect_named(engine.dialect.name) is None:
             raise BadOption(
                 "engine", engine.dialect.name, "checkers do not support this database",
-                "use SQLite, PostgreSQL, MySQL or MariaDB",
+                f"use {TITLES}",
             )  # fmt: skip
+        self.dialect: Dialect = dialect_of(engine.dialect)
         in_memory = (
             engine.url.database in (None, "", ":memory:", "file::memory:")
             or engine.url.query.get("mode") == "memory"
         )
-        if self.dialect == "sqlite" and in_memory:
+        if is_file(engine.dialect.name) and in_memory:
             raise BadOption(
                 "engine", str(engine.url), "a database in memory is lost with its process",
                 "use a file: sqlite:///shop.db",
@@ -70,7 +63,7 @@ class EffectsTable:
         self.shown: str = engine.url.render_as_string(hide_password=True)
         self._create = create
         self.table: Table = tables(prefix).effects
-        self.now_ms: ColumnElement[int] = literal_column(_NOW_MS[self.dialect])
+        self.now_ms: ColumnElement[int] = literal_column(self.dialect.now_ms)
 
     def open(self, shown: str) -> None:
         """Makes the table where it is missing; another one may do so at the same time.
@@ -103,7 +96,7 @@ class EffectsTable:
             .order_by(table.c.expires_at)
             .limit(limit)
         )
-        if self.dialect != "sqlite":
+        if not self.dialect.has_one_writer:
             old = old.with_for_update(skip_locked=True)
         keys = list(connection.execute(old))
         by_scope: dict[tuple[Any, ...], list[str]] = {}
@@ -149,8 +142,8 @@ def is_conflict(error: BaseException) -> bool:
     cause = error.orig
     number = cause.args[0] if cause is not None and cause.args else None
     return (
-        _state_of(cause) in _CONFLICT_STATES
-        or (isinstance(number, int) and number in _CONFLICT_NUMBERS)
+        _state_of(cause) in _CONFLICTS
+        or (isinstance(number, int) and number in _CONFLICTS)
         or str(cause).startswith(_CONFLICT_TEXTS)
     )
 
@@ -172,42 +165,9 @@ def passing(shown: str, error: BaseException) -> CheckerUnavailable | None:
         return EffectConflict(shown, in_one_line(error))
     is_away = isinstance(error, PoolTimeout) or (
         isinstance(error, DBAPIError)
-        and (error.connection_invalidated or _state_of(error.orig) in _AWAY_STATES)
+        and (error.connection_invalidated or _state_of(error.orig) in _AWAY)
     )
     return CheckerUnavailable(shown, in_one_line(error)) if is_away else None
-
-
-def is_open(connection: Connection) -> bool:
-    """Whether what was begun is still to be committed, as far as the driver can tell.
-
-    After an error that a handler has swallowed PostgreSQL makes a rollback of COMMIT and says
-    nothing, and SQLite may have rolled back already. Where PostgreSQL's driver cannot tell, as
-    asyncpg cannot, the server is asked: it refuses every statement then.
-
-    Raises:
-        DBAPIError: if the connection is lost.
-    """
-    driver: Any = connection.connection.dbapi_connection
-    if connection.dialect.name == "sqlite":
-        return bool(getattr(driver, "in_transaction", True))
-    if connection.dialect.name != "postgresql":
-        return True
-    status = getattr(getattr(driver, "info", None), "transaction_status", None)
-    if status is not None:
-        return int(status) == _INTRANS
-    try:
-        connection.exec_driver_sql("SELECT 1")
-    except DBAPIError as error:
-        if error.connection_invalidated:
-            raise
-        return False
-    return True
-
-
-def has_ended(error: BaseException | None) -> bool:
-    """Whether a driver's error says that MySQL has, or may have, rolled all back."""
-    number = error.args[0] if error is not None and error.args else None
-    return number in (1205, 1213)
 
 
 def in_one_line(error: BaseException) -> str:

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from sqlalchemy import Connection, Engine
 
+from qframe.drivers.dialects import dialect_of
 from qframe.errors import CommitRefused
-from qframe.idempotency.effects_table import has_ended
 
 if TYPE_CHECKING:
     from sqlalchemy.engine.base import RootTransaction
@@ -60,7 +60,7 @@ class GuardedConnection(Connection):
 
     def _handle_dbapi_exception(self, e: BaseException, *arguments: Any, **more: Any) -> NoReturn:
         # A handler that swallows a deadlock would go on in another transaction, without the mark.
-        is_mysql = self.dialect.name in ("mysql", "mariadb")
-        if is_mysql and not self.may_end and has_ended(e):
+        undone = dialect_of(self.dialect).codes.undone
+        if not self.may_end and e.args and e.args[0] in undone:
             self.how = "lost"
         super()._handle_dbapi_exception(e, *arguments, **more)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from hashlib import sha256
 from typing import Any, Final
 
 from sqlalchemy import Connection, CursorResult, Dialect, select, text
 from sqlalchemy.exc import DBAPIError, IntegrityError, OperationalError
 
+from qframe.drivers.dialect import MarkLock
+from qframe.drivers.dialects import dialect_of
 from qframe.errors import CommitRefused
 from qframe.idempotency.base import Claim, Scope, State
 from qframe.idempotency.effects_table import DONE, EffectsTable, is_conflict
@@ -49,7 +52,7 @@ class Prepared:
         return connection.exec_driver_sql(f"{before}{values}{', '.join(rows)}", all_given).rowcount
 
     def run_by_driver(self, driver: Any, given: list[dict[str, Any]]) -> int:
-        """Runs it on SQLite's own connection, past SQLAlchemy; how many rows it touched."""
+        """Runs it on the driver's own connection, past SQLAlchemy; how many rows it touched."""
         if len(given) == 1:
             return int(_executed(driver, self._text, self._ordered(given[0])).rowcount)
         cursor = driver.cursor()
@@ -59,7 +62,7 @@ class Prepared:
         return touched
 
     def row_by_driver(self, driver: Any, given: dict[str, Any]) -> Any:
-        """The first row that a query finds, by SQLite's own connection."""
+        """The first row that a query finds, by the driver's own connection."""
         return _executed(driver, self._text, self._ordered(given)).fetchone()
 
     def _ordered(self, given: dict[str, Any]) -> tuple[Any, ...]:
@@ -67,7 +70,7 @@ class Prepared:
 
 
 def _executed(driver: Any, text: str, given: tuple[Any, ...] = ()) -> Any:
-    """The cursor of a statement: `execute` of a connection is sqlite3's own, and no DB-API's."""
+    """The cursor of a statement: a connection of the DB-API has no `execute`."""
     cursor = driver.cursor()
     cursor.execute(text, given)
     return cursor
@@ -80,7 +83,6 @@ _COLUMNS: Final = (
 BUSY_MS: Final = 250
 _PATIENCE: Final = "qframe.busy_timeout"  # a connection's own, found when it was used first
 STEP: Final = 500
-_LOCKED: Final = (1205, 3572)  # of MariaDB and MySQL: a lock was not to be had
 
 
 class Mark:
@@ -100,21 +102,21 @@ class Mark:
         insert = f"INSERT INTO {table} {_COLUMNS}"
         dialect = effects.engine.dialect
         self._plain = Prepared(f"{insert} VALUES ({row})", dialect)
-        self._on_sqlite = Prepared(f"{insert} VALUES ({row}) ON CONFLICT DO NOTHING", dialect)
-        self._on_mariadb = Prepared(
+        self._as_writer = Prepared(f"{insert} VALUES ({row}) ON CONFLICT DO NOTHING", dialect)
+        self._at_once = Prepared(
             f"SET STATEMENT innodb_lock_wait_timeout=0 FOR {insert} VALUES ({row})", dialect
         )
         ignoring = insert.replace("INSERT", "INSERT IGNORE", 1)
-        self._many_on_mariadb = Prepared(
+        self._many_at_once = Prepared(
             f"SET STATEMENT innodb_lock_wait_timeout=0 FOR {ignoring} VALUES ({row})", dialect
         )
-        self._first_on_postgresql = Prepared(
+        self._first_locked = Prepared(
             f"{insert} SELECT {row} WHERE pg_try_advisory_xact_lock(:number)"
             " ON CONFLICT DO NOTHING", dialect,
         )  # fmt: skip
         each_row = row.replace(":effect", "each.effect").replace(":token", "each.token")
         arrays = "CAST(:effects AS text[]), CAST(:tokens AS text[]), CAST(:numbers AS bigint[])"
-        self._all_on_postgresql = Prepared(
+        self._all_locked = Prepared(
             f"{insert} SELECT {each_row} FROM unnest({arrays}) AS each (effect, token, number)"  # noqa: S608 - text of ours
             " WHERE pg_try_advisory_xact_lock(each.number) ON CONFLICT DO NOTHING", dialect,
         )  # fmt: skip
@@ -129,33 +131,37 @@ class Mark:
         rows = f"SELECT {row} FROM turn WHERE got"  # noqa: S608 - text of ours
         mark = f"{insert} {rows} ON CONFLICT DO NOTHING RETURNING 1"
         found = "SELECT turn.got, EXISTS (SELECT 1 FROM mark) FROM turn"
-        self._on_postgresql = Prepared(f"WITH {turn}, mark AS ({mark}) {found}", dialect)
+        self._locked = Prepared(f"WITH {turn}, mark AS ({mark}) {found}", dialect)
         self._rows = effects.table
         self._mine = Prepared(
             f"SELECT 1 FROM {table} WHERE namespace = :namespace AND topic = :topic"  # noqa: S608
             " AND consumer_group = :group AND effect = :effect AND token = :token", dialect,
         )  # fmt: skip
-        self._is_on_sqlite = effects.dialect == "sqlite"
-        self._write_all = {
-            "sqlite": self._write_all_on_sqlite, "postgresql": self._write_all_on_postgresql,
-            "mysql": self._write_all_on_mysql,
-        }[effects.dialect]  # fmt: skip
-        self._write = {
-            "sqlite": self._write_on_sqlite,
-            "postgresql": self._write_on_postgresql,
-            "mysql": self._write_on_mysql,
-        }[effects.dialect]
+        self._write_one = {
+            MarkLock.WRITER: self._write_as_writer,
+            MarkLock.ADVISORY: self._write_locked,
+            MarkLock.STATEMENT: self._write_at_once,
+            MarkLock.SESSION: self._write_within_a_second,
+        }
+        self._write_many = {
+            MarkLock.WRITER: self._write_all_as_writer,
+            MarkLock.ADVISORY: self._write_all_locked,
+            MarkLock.STATEMENT: self._write_all_at_once,
+            MarkLock.SESSION: self._write_none,
+        }
 
     def write(self, connection: GuardedConnection, scope: Scope, claims: list[Claim]) -> None:
         """Writes the marks, and sets what that found as the state of each claim."""
+        lock = dialect_of(connection.dialect).mark_lock  # which server it is, the connection knows
+        write = self._write_one[lock]
         if len(claims) == 1:
             [claim] = claims
-            claim.state = self._write(connection, self._given(scope, claim))
+            claim.state = write(connection, self._given(scope, claim))
             return
         given = [self._given(scope, claim) for claim in claims]
-        written = self._write_all(connection, given)
+        written = self._write_many[lock](connection, given)
         if written is None:
-            states = [self._write(connection, each) for each in given]
+            states = [write(connection, each) for each in given]
         elif written == len(claims):
             states = [State.CLAIMED] * len(claims)
         else:
@@ -175,7 +181,7 @@ class Mark:
 
     def _is_there(self, connection: Connection, scope: Scope, claim: Claim) -> bool:
         given = self._given(scope, claim)
-        if self._is_on_sqlite:
+        if dialect_of(connection.dialect).mark_lock is MarkLock.WRITER:
             driver: Any = connection.connection.dbapi_connection
             return self._mine.row_by_driver(driver, given) is not None
         return self._mine.run(connection, given).first() is not None
@@ -206,13 +212,13 @@ class Mark:
             for claim in claims
         ]  # fmt: skip
 
-    def _write_on_sqlite(self, connection: Connection, given: dict[str, Any]) -> State:
-        written = self._write_all_on_sqlite(connection, [given])
+    def _write_as_writer(self, connection: Connection, given: dict[str, Any]) -> State:
+        written = self._write_all_as_writer(connection, [given])
         if written is None:
             return State.RUNNING
         return State.CLAIMED if written == 1 else State.DONE
 
-    def _write_all_on_sqlite(
+    def _write_all_as_writer(
         self, connection: Connection, given: list[dict[str, Any]]
     ) -> int | None:
         """There is one writer at a time: what is there is committed, and who is there runs."""
@@ -223,7 +229,7 @@ class Mark:
             fairy.info[_PATIENCE] = patience_ms
         _executed(driver, f"PRAGMA busy_timeout={min(patience_ms, BUSY_MS)}")
         try:
-            return self._on_sqlite.run_by_driver(driver, given)
+            return self._as_writer.run_by_driver(driver, given)
         except connection.dialect.loaded_dbapi.Error as error:
             problem = OperationalError("the mark", None, error)
             if is_conflict(problem):
@@ -232,7 +238,7 @@ class Mark:
         finally:
             _executed(driver, f"PRAGMA busy_timeout={patience_ms}")
 
-    def _write_on_postgresql(self, connection: GuardedConnection, given: dict[str, Any]) -> State:
+    def _write_locked(self, connection: GuardedConnection, given: dict[str, Any]) -> State:
         """An advisory lock of the transaction tells who has written a mark and not committed it.
 
         It is let go after the commit, so who gets it sees the row. Most often there is neither lock
@@ -242,25 +248,23 @@ class Mark:
         given["number"] = self._number(given)
         written = self._short.begin(connection, given)
         if written is None:
-            written = self._first_on_postgresql.run(connection, given).rowcount
+            written = self._first_locked.run(connection, given).rowcount
         if written == 1:
             return State.CLAIMED
-        result: Any = self._on_postgresql.run(connection, given).one()
+        result: Any = self._locked.run(connection, given).one()
         got, is_new = result
         if not got:
             return State.RUNNING
         return State.CLAIMED if is_new else State.DONE
 
-    def _write_all_on_postgresql(
-        self, connection: Connection, given: list[dict[str, Any]]
-    ) -> int | None:
+    def _write_all_locked(self, connection: Connection, given: list[dict[str, Any]]) -> int | None:
         """One insert for all: psycopg would send, and wait for, each of many by itself."""
         all_given = given[0] | {
             "effects": [each["effect"] for each in given],
             "tokens": [each["token"] for each in given],
             "numbers": [self._number(each) for each in given],
         }
-        return self._all_on_postgresql.run(connection, all_given).rowcount
+        return self._all_locked.run(connection, all_given).rowcount
 
     def _number(self, given: dict[str, Any]) -> int:
         """The number of an effect's advisory lock."""
@@ -268,53 +272,60 @@ class Mark:
         digest = sha256("\0".join(names).encode()).digest()
         return int.from_bytes(digest[:8], "big", signed=True)
 
-    def _write_all_on_mysql(
-        self, connection: Connection, given: list[dict[str, Any]]
-    ) -> int | None:
-        """One insert for many, on MariaDB; it leaves out what is there.
+    def _write_all_at_once(self, connection: Connection, given: list[dict[str, Any]]) -> int | None:
+        """One insert for many; it leaves out what is there.
 
         Where another one's mark is not committed the whole insert is refused at once, and each is
         written for itself.
         """
-        if not getattr(connection.dialect, "is_mariadb", False):
-            return None
         written = 0
         for start in range(0, len(given), STEP):
             step = given[start : start + STEP]
             try:
-                written += self._many_on_mariadb.run_joined(connection, step)
+                written += self._many_at_once.run_joined(connection, step)
             except DBAPIError as error:
-                if _code(error) not in _LOCKED:
+                if not _is_locked(connection, error):
                     raise
-                states = [self._write_on_mysql(connection, each) for each in step]
+                states = [self._write_at_once(connection, each) for each in step]
                 written += states.count(State.CLAIMED)
         return written
 
-    def _write_on_mysql(self, connection: Connection, given: dict[str, Any]) -> State:
-        """A mark that is not committed is reported at once; on MySQL, after a second."""
+    def _write_at_once(self, connection: Connection, given: dict[str, Any]) -> State:
+        """A mark that is not committed is reported at once."""
+        return self._state_after(connection, lambda: self._at_once.run(connection, given))
+
+    def _write_none(self, connection: Connection, given: list[dict[str, Any]]) -> int | None:  # noqa: ARG002
+        """Each is written for itself."""
+        return None
+
+    def _write_within_a_second(self, connection: Connection, given: dict[str, Any]) -> State:
+        """A mark that is not committed is reported after a second, the shortest that can be set."""
+
+        def write() -> None:
+            connection.exec_driver_sql(
+                "SET @qframe_wait = @@SESSION.innodb_lock_wait_timeout, "
+                "SESSION innodb_lock_wait_timeout = 1"
+            )
+            try:
+                self._plain.run(connection, given)
+            finally:
+                connection.exec_driver_sql("SET SESSION innodb_lock_wait_timeout = @qframe_wait")
+
+        return self._state_after(connection, write)
+
+    def _state_after(self, connection: Connection, write: Callable[[], object]) -> State:
         try:
-            if getattr(connection.dialect, "is_mariadb", False):
-                self._on_mariadb.run(connection, given)
-            else:
-                connection.exec_driver_sql(
-                    "SET @qframe_wait = @@SESSION.innodb_lock_wait_timeout, "
-                    "SESSION innodb_lock_wait_timeout = 1"
-                )
-                try:
-                    self._plain.run(connection, given)
-                finally:
-                    connection.exec_driver_sql(
-                        "SET SESSION innodb_lock_wait_timeout = @qframe_wait"
-                    )
+            write()
         except IntegrityError:
             return State.DONE
         except DBAPIError as error:
-            if _code(error) in _LOCKED:
+            if _is_locked(connection, error):
                 return State.RUNNING
             raise  # a deadlock has rolled the whole transaction back
         return State.CLAIMED
 
 
-def _code(error: DBAPIError) -> object:
-    """An error's MySQL number."""
-    return error.orig.args[0] if error.orig is not None and error.orig.args else None
+def _is_locked(connection: Connection, error: DBAPIError) -> bool:
+    """Whether a row's lock was not to be had."""
+    code = error.orig.args[0] if error.orig is not None and error.orig.args else None
+    return code in dialect_of(connection.dialect).codes.locked

@@ -13,6 +13,7 @@ from sqlalchemy import Connection, Engine, select
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
+from qframe.drivers.dialects import dialect_of
 from qframe.errors import (
     BadOption,
     CheckerUnavailable,
@@ -32,7 +33,6 @@ from qframe.idempotency.effects_table import (
     EffectsTable,
     asking,
     in_one_line,
-    is_open,
     passing,
     refusal,
 )
@@ -126,7 +126,7 @@ class MarkTransaction:
         if self._session is not None:
             self._plain_session.flush()
         try:
-            if not is_open(connection):
+            if not dialect_of(connection.dialect).is_open(connection):
                 raise CommitRefused("broken")
             connection.may_end = True
             if self._session is not None:
@@ -207,7 +207,7 @@ class TransactionalChecker:
         self._retention_ms = retention_ms(retention)
         self._mark = Mark(self._effects, self._retention_ms)
         self.shown: str = f"TransactionalChecker({self._effects.shown})"
-        is_single = self._effects.dialect == "sqlite"
+        is_single = self._effects.dialect.has_one_writer
         self._turn = threading.Lock() if is_single else None  # whoever ends it, releases it
         self.runs = threading.Lock() if is_single and not self.is_async else None
 

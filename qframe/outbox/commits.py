@@ -10,11 +10,11 @@ from typing import Any, Final
 from sqlalchemy import Engine
 from sqlalchemy.exc import SQLAlchemyError
 
+from qframe.drivers.dialects import dialect_of
 from qframe.service import Service
 
 LOOK_EVERY_S: Final = 0.25
 AGAIN_S: Final = 1.0
-_DRIVER: Final = "psycopg"  # its connections wait for a notification with a timeout
 
 
 class CommitSignal:
@@ -71,7 +71,8 @@ class CommitListener(Service):
     @staticmethod
     def can_listen(engine: Engine) -> bool:
         """Whether this database sends notifications, and its driver can wait for them."""
-        return engine.dialect.name == "postgresql" and engine.dialect.driver == _DRIVER
+        driver = dialect_of(engine.dialect).listening_driver
+        return bool(driver) and engine.dialect.driver == driver
 
     def run(self) -> None:
         """Listens until it is stopped; connects again as often as need be."""

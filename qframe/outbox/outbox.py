@@ -16,9 +16,10 @@ from sqlalchemy.util.concurrency import in_greenlet
 
 from qframe.clock import SYSTEM_CLOCK, Clock
 from qframe.codec import MAX_BODY, body_as_basis, new_token
+from qframe.drivers.dialects import TITLES, dialect_named, dialect_of
 from qframe.errors import BadOption, BadTopic
 from qframe.outbox.commits import CommitSignal
-from qframe.outbox.rows import KNOWN, LINES, OutboxStatements, line_of
+from qframe.outbox.rows import LINES, OutboxStatements, line_of
 from qframe.outbox.transactions import OutboxTransaction, transaction_of
 from qframe.producing.entry import MAX_PRIORITY, MAX_SEQUENCE, entry_of
 from qframe.producing.outgoing import (
@@ -121,10 +122,10 @@ class Outbox:
         engine = getattr(engine, "sync_engine", engine)  # an AsyncEngine's
         if not isinstance(engine, Engine):
             raise BadOption("engine", engine, "it is not an Engine", "use create_engine(url)")
-        if engine.dialect.name not in KNOWN:
+        if dialect_named(engine.dialect.name) is None:
             raise BadOption(
                 "engine", engine.dialect.name, "an outbox does not support this database",
-                f"use one of {', '.join(KNOWN)}",
+                f"use {TITLES}",
             )  # fmt: skip
         checked_count("max_body", max_body, "leave it out")
         self.engine = engine
@@ -263,7 +264,7 @@ class Outbox:
         """
         if self._created:
             return
-        if self.engine.dialect.name == "sqlite":
+        if dialect_of(self.engine.dialect).has_one_writer:
             for table in (self._tables.outbox, self._tables.lines):
                 transaction.run(CreateTable(table, if_not_exists=True), {})
             return

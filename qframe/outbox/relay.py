@@ -16,6 +16,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from qframe.clock import Clock
 from qframe.coordination.base import Coordinator
+from qframe.drivers.dialects import dialect_of
 from qframe.errors import (
     BadBody,
     BadInput,
@@ -101,9 +102,9 @@ class Relay(SteppedService):
         self._outbox = outbox
         self._rows = outbox.rows
         # A relay never needs more, and what it reads must be what is committed by then.
-        self._engine = outbox.engine if outbox.engine.dialect.name == "sqlite" else (
-            outbox.engine.execution_options(isolation_level="READ COMMITTED")
-        )  # fmt: skip
+        self._engine = outbox.engine
+        if not dialect_of(outbox.engine.dialect).has_one_writer:
+            self._engine = outbox.engine.execution_options(isolation_level="READ COMMITTED")
         # A listener of the user's on new connections may let the driver's own errors out.
         self._database_errors = (SQLAlchemyError, outbox.engine.dialect.loaded_dbapi.Error)
         self._store = store

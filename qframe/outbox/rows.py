@@ -26,12 +26,13 @@ from sqlalchemy import (
     text,
     update,
 )
-from sqlalchemy.dialects import mysql, postgresql, sqlite
 from sqlalchemy.ext.compiler import compiles
+from sqlalchemy.sql.compiler import SQLCompiler
 from sqlalchemy.sql.expression import ColumnElement
 from sqlalchemy.sql.functions import GenericFunction
 from sqlalchemy.types import TypeDecorator, TypeEngine
 
+from qframe.drivers.dialects import dialect_of
 from qframe.tables import Tables
 from qframe.topic import INTERNAL
 
@@ -40,7 +41,6 @@ SLOTS: Final = 16
 IDENTITY_LINE: Final = -1
 AGAIN_LINE: Final = -2
 BOUND_LINE: Final = -3
-KNOWN: Final = ("sqlite", "postgresql", "mysql", "mariadb")
 STEP: Final = 256
 _TEXTS: Final = ("key", "headers", "options")  # those that may have any character
 
@@ -53,20 +53,9 @@ class now_ms(GenericFunction[int]):  # noqa: N801 - SQLAlchemy knows a function 
     inherit_cache: bool = True
 
 
-@compiles(now_ms, "sqlite")
-def _sqlite_now_ms(*_: Any, **__: Any) -> str:
-    return "CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER)"
-
-
-@compiles(now_ms, "postgresql")
-def _postgres_now_ms(*_: Any, **__: Any) -> str:
-    return "CAST(EXTRACT(EPOCH FROM clock_timestamp()) * 1000 AS BIGINT)"
-
-
-@compiles(now_ms, "mysql", "mariadb")
-def _mysql_now_ms(*_: Any, **__: Any) -> str:
-    # In UTC: local times come twice when summer ends.
-    return "TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(3)) DIV 1000"
+@compiles(now_ms)
+def _now_ms(_: Any, compiler: SQLCompiler, **__: Any) -> str:
+    return dialect_of(compiler.dialect).now_ms
 
 
 class _ReadColumn(TypeDecorator[str]):
@@ -127,9 +116,7 @@ class OutboxStatements:
 
     def __init__(self, tables: Tables, dialect: Dialect) -> None:
         self._outbox, self._lines = tables.outbox, tables.lines
-        self._is_postgres = dialect.name == "postgresql"
-        self._is_sqlite = dialect.name == "sqlite"
-        self._is_mysql = dialect.name in ("mysql", "mariadb")
+        self._database = database = dialect_of(dialect)
         self.channel: str = tables.outbox.name
         self.lines_name: str = tables.lines.name
         lines, outbox = self._lines, self._outbox
@@ -138,7 +125,8 @@ class OutboxStatements:
             .where(lines.c.line == bindparam("the_line"))
             .values(last=lines.c.last + bindparam("count"))
         )
-        self.add_line: Executable = self._add_line(dialect.name)
+        added: dict[str, Any] = {"line": bindparam("line"), "last": bindparam("last")}
+        self.add_line: Executable = database.add_missing(lines, added)
         given = ("line", "topic", "id", "key", "headers", "body", "options")
         self.add: Executable = (
             insert(outbox)
@@ -148,25 +136,18 @@ class OutboxStatements:
         )
         self.counting: Executable = select(func.count()).select_from(outbox)
         self.notify: Executable | None = (
-            select(func.pg_notify(self.channel, "")) if self._is_postgres else None
+            None if database.notify is None else database.notify(self.channel)
         )
 
     def written(self, row: Mapping[str, Any]) -> dict[str, Any]:
         """The parameters of `add` for a row.
 
-        On MySQL and MariaDB texts go over a connection as bytes, both ways: of a character that its
-        charset lacks a server that is not strict would make a question mark.
+        Where a connection has a character set, texts go over it as bytes, both ways: of a character
+        that it lacks a server that is not strict would make a question mark.
         """
-        texts = [name for name in _TEXTS if self._is_mysql and row[name] is not None]
+        as_bytes = self._database.sends_texts_as_bytes
+        texts = [name for name in _TEXTS if as_bytes and row[name] is not None]
         return {**row, **{name: row[name].encode() for name in texts}}
-
-    def _add_line(self, dialect: str) -> Executable:
-        values: dict[str, Any] = {"line": bindparam("line"), "last": bindparam("last")}
-        if dialect == "postgresql":
-            return postgresql.insert(self._lines).values(values).on_conflict_do_nothing()
-        if dialect == "sqlite":
-            return sqlite.insert(self._lines).values(values).on_conflict_do_nothing()
-        return mysql.insert(self._lines).values(values).prefix_with("IGNORE")
 
     # For relays; each in the caller's transaction.
 
@@ -188,16 +169,17 @@ class OutboxStatements:
 
     def _given(self, name: str) -> ColumnElement[Any]:
         """The parameter for a column."""
-        if self._is_mysql and name in _TEXTS:
+        if self._database.sends_texts_as_bytes and name in _TEXTS:
             return func.convert(bindparam(name, type_=LargeBinary).op("USING")(text("utf8mb4")))
         return bindparam(name, type_=self._outbox.c[name].type)
 
     def _column(self, name: str) -> ColumnElement[Any]:
-        """A column; of a body what SQLite was given as text becomes bytes."""
+        """A column; a body that was given as text becomes bytes."""
         column = self._outbox.c[name]
-        if self._is_mysql and name in _TEXTS:
+        if self._database.sends_texts_as_bytes and name in _TEXTS:
             return cast(column, _ReadColumn)
-        return cast(column, LargeBinary) if name == "body" and self._is_sqlite else column
+        is_cast = name == "body" and self._database.casts_bodies
+        return cast(column, LargeBinary) if is_cast else column
 
     def mark(self, connection: Connection, numbers: Iterable[int]) -> None:
         """These are handed to the store now; when that was done first is kept."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Callable, Sequence
 from contextlib import closing
 from inspect import iscoroutinefunction
@@ -13,6 +12,7 @@ from sqlalchemy import Connection, Dialect, Engine, Executable, event
 from sqlalchemy.exc import UnboundExecutionError
 from sqlalchemy.sql.expression import ClauseElement
 
+from qframe.drivers.dialects import DIALECTS, dialect_of
 from qframe.errors import BadOption
 
 _REMEDY: Final = "give a Session, a scoped_session, a Connection, or a driver's connection"
@@ -71,8 +71,8 @@ class DriverTransaction:
     def __init__(self, connection: Any, engine: Engine) -> None:
         self._connection = connection
         # Django's own cursors take "%s" on every database.
-        bare = getattr(connection, "dbapi_connection", connection)
-        style = "qmark" if isinstance(bare, sqlite3.Connection) else "format"
+        is_djangos = callable(getattr(connection, "ensure_connection", None))
+        style = "format" if is_djangos else dialect_of(engine.dialect).paramstyle
         self._dialect = type(engine.dialect)(paramstyle=style)  # type: ignore[call-arg]
 
     def run(self, statement: Executable, parameters: Parameters) -> int:
@@ -179,12 +179,8 @@ def _driver_of(connection: Any) -> Any:
 
 def _database_of(driver: Any) -> str | None:
     """The name of a driver's database; None if it does not tell."""
-    if isinstance(driver, sqlite3.Connection):
-        with closing(driver.cursor()) as cursor:
-            cursor.row_factory = None
-            return cursor.execute("PRAGMA database_list").fetchone()[2] or None
-    name = getattr(getattr(driver, "info", None), "dbname", None) or getattr(driver, "db", None)
-    return name.decode() if isinstance(name, bytes) else name
+    names = (dialect.database_of(driver) for dialect in DIALECTS)
+    return next(filter(None, names), None)
 
 
 def _may_be_one(one: str | None, other: str | None) -> bool:
@@ -211,7 +207,7 @@ def _commits_by_itself(connection: Any, driver: Any, dialect: Dialect) -> bool:
         or getattr(driver, "server_status", 0) & _IN_TRANSACTION
     ):
         return False
-    if isinstance(driver, sqlite3.Connection) and getattr(driver, "autocommit", None) is True:
+    if getattr(driver, "autocommit", None) is True:
         return True
     return dialect.detect_autocommit_setting(connection)
 

@@ -28,19 +28,18 @@ from sqlalchemy import (
     true,
     update,
 )
-from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.exc import IntegrityError
 
+from qframe.drivers.dialects import TITLES, dialect_named, dialect_of
 from qframe.errors import BadOption
 from qframe.outcomes import Applied
 from qframe.retry import NeedRetry
-from qframe.versions.rows import MYSQL, VersionedRow, checked_version
+from qframe.versions.rows import VersionedRow, checked_version
 
 if TYPE_CHECKING:
     from sqlalchemy.orm import Session, scoped_session
 
 ROUNDS: Final = 5
-SERVED: Final = ("sqlite", "postgresql", *MYSQL)
 
 
 def apply_if_newer(
@@ -155,11 +154,12 @@ class _Change:
     ) -> None:
         self._row = row
         self._session, self._connection = _opened(session, row)
-        if (dialect := self._connection.dialect.name) not in SERVED:
+        name = self._connection.dialect.name
+        if dialect_named(name) is None:
             raise BadOption(
-                "session", dialect, "versions do not support this database",
-                f"use one of {', '.join(SERVED)}",
-            )  # fmt: skip
+                "session", name, "versions do not support this database", f"use {TITLES}"
+            )
+        self._dialect = dialect_of(self._connection.dialect)
         self.version_column = row.column(version_column)
         if version_column in row.key:
             raise BadOption(
@@ -190,7 +190,8 @@ class _Change:
         return applied
 
     def _apply(self, follows: ColumnElement[bool], old: ColumnElement[bool]) -> Applied:
-        if self._new is not None and self._is_mysql and not self._is_there() and self._insert():
+        looks_first = self._new is not None and not self._dialect.has_on_conflict
+        if looks_first and not self._is_there() and self._insert():
             return Applied.INSERTED
         for _ in range(ROUNDS):
             if self._update(follows):
@@ -206,10 +207,6 @@ class _Change:
         raise NeedRetry(
             f"a row of {self._row.table.name} is inserted and deleted repeatedly", delay=1.0
         )
-
-    @property
-    def _is_mysql(self) -> bool:
-        return self._connection.dialect.name in MYSQL
 
     def _update(self, follows: ColumnElement[bool]) -> bool:
         # MySQL reckons from left to right with what is already changed, so the version is last.
@@ -237,9 +234,12 @@ class _Change:
         key = {self._row.column(name): value for name, value in self._row.key.items()}
         new = {**(self._new or {}), **key, self.version_column: self.version}
         connection, table = self._connection, self._row.table
-        if not self._is_mysql:
-            made = (sqlite if connection.dialect.name == "sqlite" else postgresql).insert(table)
-            statement = made.values(new).on_conflict_do_nothing(index_elements=list(key))
+        if self._dialect.has_on_conflict:
+            statement = (
+                self._dialect.insert(table)
+                .values(new)
+                .on_conflict_do_nothing(index_elements=list(key))
+            )
             counted = {"preserve_rowcount": True}
             return connection.execute(statement.inline(), execution_options=counted).rowcount > 0
         try:

@@ -27,12 +27,12 @@ from sqlalchemy import (
 from sqlalchemy.sql.elements import ClauseElement
 from sqlalchemy.sql.selectable import SelectBase
 
+from qframe.drivers.dialects import dialect_of
 from qframe.errors import BadOption, BadTable
 
 if TYPE_CHECKING:
     from sqlalchemy.orm import Mapper
 
-MYSQL: Final = ("mysql", "mariadb")
 MICRO_DIGITS: Final = 6
 DOUBLE: Final = 53
 
@@ -159,11 +159,12 @@ def _refuse_rounding(column: Column[Any], version: Any, kept: object, dialect: D
     """Checks that a number is kept as it is, or it would be found older or newer than itself."""
     if not isinstance(version, int | float | Decimal):
         return
+    is_short = dialect_of(dialect).needs_precision
     if isinstance(kept, Float):
-        # FLOAT has 24 bits on MySQL: seconds since 1970 would be kept to two minutes.
-        is_exact = isinstance(kept, Double) or dialect.name not in MYSQL or kept.precision == DOUBLE
+        # FLOAT may have 24 bits: seconds since 1970 would be kept to two minutes.
+        is_exact = isinstance(kept, Double) or not is_short or kept.precision == DOUBLE
     elif isinstance(kept, Numeric):
-        scale = 0 if kept.scale is None and dialect.name in MYSQL else kept.scale
+        scale = 0 if kept.scale is None and is_short else kept.scale
         is_exact = scale is None or round(version, scale) == version
     else:
         return
@@ -185,7 +186,7 @@ def _moment(column: Column[Any], version: datetime, kept: DateTime, dialect: Dia
         )  # fmt: skip
     digits = getattr(kept, "fsp", None) or getattr(kept, "precision", None)
     if digits is None:
-        digits = 0 if dialect.name in MYSQL else MICRO_DIGITS
+        digits = 0 if dialect_of(dialect).needs_precision else MICRO_DIGITS
     if version.microsecond % 10 ** (MICRO_DIGITS - digits):
         raise BadOption(
             "version", version, f"column {column.name} keeps {digits} digits of a second",

@@ -2,32 +2,21 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable
 from itertools import count
-from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import Any
 from zlib import crc32
 
 import msgspec
-import pytest
-import redis.cluster
-from redis._parsers import CommandsParser
-from sqlalchemy.pool import QueuePool
 
-from qframe.clock import VirtualClock
 from qframe.codec import batch_mark, subject_of
-from qframe.drivers import sql_postgres
 from qframe.message import Delivery
 from qframe.outcomes import Outcome, Settled, Verdict
 from qframe.stores.base import Store
 from qframe.stores.bell import Bell
 from qframe.stores.model.store import ModelStore
 from qframe.stores.records import Record, Stats, TimerSpan
-from qframe.stores.redis.store import RedisStore
-from qframe.stores.sql.store import SqlStore
 from qframe.stores.types import (
-    Capabilities,
     Entry,
     LeaseRef,
     PullRequest,
@@ -38,90 +27,6 @@ from qframe.stores.types import (
 from qframe.topic import Topic
 
 LEASE_MS = 400
-
-
-REDIS = {"redis": "redis_server", "redis-cluster": "redis_cluster"}
-DATABASES = {"postgres": "postgres_url", "mariadb": "mariadb_url"}
-STORES = ("sqlite", *DATABASES, *REDIS)
-
-
-class KeptCommands(CommandsParser):
-    """What a cluster's nodes say of their commands, asked once.
-
-    The answer has a few hundred entries, and to read it costs more than most tests do.
-    """
-
-    kept: ClassVar[dict[str, Any]] = {}
-
-    def initialize(self, r: Any) -> None:
-        """Asks, where nobody has."""
-        if not self.kept:
-            super().initialize(r)
-            self.kept.update(self.commands)
-        self.commands = self.kept
-
-
-class KeptPool(QueuePool):
-    """Connections that stores leave open for the next test.
-
-    To PostgreSQL a new one costs as much as most tests do, since each has a process whose caches
-    are empty.
-    """
-
-    def dispose(self) -> None:
-        """Leaves them open."""
-
-    def recreate(self) -> Self:
-        """The same pool."""
-        return self
-
-    def close(self) -> None:
-        """Closes them."""
-        super().dispose()
-
-
-Opener = Callable[[Path, VirtualClock, str], Store]
-
-
-def opener_of(request: pytest.FixtureRequest, name: str) -> Opener:
-    """What opens a store by name: with nothing in it, by a folder, a clock and a namespace."""
-    if name in REDIS:
-        server = request.getfixturevalue(REDIS[name])
-
-        def opened_redis(folder: Path, clock: VirtualClock, namespace: str) -> Store:
-            with pytest.MonkeyPatch.context() as patch:
-                patch.setattr(redis.cluster, "CommandsParser", KeptCommands)
-                return RedisStore(server.url, namespace=f"{folder.name}-{namespace}", clock=clock)
-
-        return opened_redis
-    if name in DATABASES:
-        url = request.getfixturevalue(DATABASES[name])
-        pool = request.getfixturevalue("postgres_pool") if name == "postgres" else None
-
-        def opened(folder: Path, clock: VirtualClock, namespace: str) -> Store:
-            with pytest.MonkeyPatch.context() as patch:
-                if pool is not None:
-                    patch.setattr(sql_postgres, "QueuePool", lambda *_, **__: pool)
-                store = SqlStore(url, namespace=f"{folder.name}-{namespace}", clock=clock)
-            if pool is not None:  # it asks the connections that it makes itself
-                store._database.backend.notifies = True
-                store.capabilities = Capabilities(bell=True)
-            return store
-
-        return opened
-    return sqlite_opener(request.getfixturevalue("sqlite_file"))
-
-
-def sqlite_opener(empty: Path) -> Opener:
-    """What opens a store on a copy of a file that has all tables: copied, they cost nothing."""
-
-    def opened(folder: Path, clock: VirtualClock, namespace: str) -> Store:
-        file = folder / "store.db"
-        if not file.exists():
-            shutil.copyfile(empty, file)
-        return SqlStore(f"sqlite:///{file}?synchronous=normal", namespace=namespace, clock=clock)
-
-    return opened
 
 
 def epoch(number: int) -> str:

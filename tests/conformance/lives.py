@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from gate import SERVERS
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
@@ -22,10 +21,6 @@ from hypothesis.stateful import (
 )
 
 Strategies = Mapping[str, st.SearchStrategy[Any]]
-
-HALVES = {"postgres": 0, "mariadb": 1, "redis": 0, "redis-cluster": 1}
-"""Where another store has the same code: every second life, from here.
-So each life is led by one of the two databases, and one of the two kinds of Redis."""
 
 
 class Life(NamedTuple):
@@ -110,14 +105,3 @@ def _lead(machine: Machine, life: Life) -> None:
     for each in life.steps:
         machine.step(**each)
     machine.teardown()
-
-
-def share_of(store: str, part: int = 0, parts: int = 1, *, in_gate: bool = False) -> slice:
-    """Which of the lives are led on a store; of several parts of them one.
-
-    Where they are led whole, the gate leads every second one of these on servers that cost much.
-    """
-    if store not in HALVES:
-        return slice(None)
-    every = 4 if in_gate and parts == 1 and store in SERVERS else 2
-    return slice(HALVES[store] + every * part, None, every * parts)

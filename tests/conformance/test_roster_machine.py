@@ -16,9 +16,10 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
-from bench import STORES, Opener, epoch, opener_of
+from bench import epoch
 from hypothesis import strategies as st
-from lives import Drawing, Life, Machine, share_of
+from lives import Drawing, Life, Machine
+from openers import STORES, Opener, opener_of, share_of
 
 from qframe.clock import VirtualClock
 from qframe.roster import NO_VERSION
@@ -176,7 +177,7 @@ def test_a_store_keeps_a_roster_as_the_model_does(
     with closing(opener(tmp_path, clock, "m")) as store:
         fields = {"store": store, "clock": clock, "births": count(), "reached": reached}
         name = request.node.callspec.params["opener"]
-        share = share_of(name, in_gate=request.config.option.gate)
+        share = share_of(name, in_gate=request.config.getoption("gate", default=False))
         drawing().lead(type("Rosters", (RosterMachine,), fields), lives()[share])
     # A machine that reaches nothing agrees with everything.
     for what in REACHED:

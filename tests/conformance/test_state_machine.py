@@ -12,8 +12,8 @@ from functools import cache
 from pathlib import Path
 
 import pytest
-from bench import DATABASES, STORES, Opener, opener_of
-from lives import Drawing, Life, share_of
+from lives import Drawing, Life
+from openers import DATABASES, STORES, Opener, opener_of, share_of
 from operations import BEGINNING, operations
 from store_machine import machine_of
 
@@ -76,7 +76,7 @@ def reached(opener: Opener) -> dict[Kind, Counter[str]]:
 @pytest.fixture
 def in_gate(request: pytest.FixtureRequest) -> bool:
     """Whether this is a run of the gate."""
-    return bool(request.config.option.gate)
+    return bool(request.config.getoption("gate", default=False))
 
 
 @pytest.fixture

@@ -80,9 +80,9 @@ class OutboxDatabase:
 
 
 class Dialect:
-    """As much of a dialect as is asked for."""
+    """As much of a dialect as is asked for: of one with many writers, and no notifications."""
 
-    name = "simulated"
+    name = "mysql"
     loaded_dbapi = SimpleNamespace(Error=DatabaseAway)
 
     def __init__(self, paramstyle: str = "") -> None:

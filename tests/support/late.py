@@ -10,8 +10,8 @@ from collections import defaultdict, deque
 from collections.abc import Callable
 from typing import Any
 
+from qframe.drivers.dialects import dialect_of
 from qframe.drivers.sql import Statement
-from qframe.drivers.sql_sqlite import Sqlite
 from qframe.stores.base import Store
 from qframe.stores.redis.store import RedisStore
 from qframe.stores.sql.store import SqlStore
@@ -106,7 +106,8 @@ def meanwhile(store: Store, act: Act, *, at: str = "") -> None:
     On a server of SQL that is when it locks rows (or touches the table `at`, if it is given), on
     Redis before a script.
 
-    In memory and in SQLite nobody comes between: there it happens at once, before the operation.
+    In memory and where there is one writer nobody comes between: there it happens at once, before
+    the operation.
     """
     acts = [act]
 
@@ -116,7 +117,11 @@ def meanwhile(store: Store, act: Act, *, at: str = "") -> None:
 
     if isinstance(store, RedisStore):
         store._redis = Late(store._redis).before("run", once).before("one", once)  # type: ignore
-    elif isinstance(store, SqlStore) and not isinstance(store._database.backend, Sqlite):
+    elif isinstance(store, SqlStore) and not _has_one_writer(store):
         in_the_midst(store, act, lambda statement: locks(statement, at))
     else:
         act()
+
+
+def _has_one_writer(store: SqlStore) -> bool:
+    return dialect_of(store._database.backend.dialect).has_one_writer

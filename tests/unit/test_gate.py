@@ -86,5 +86,5 @@ def test_each_edge_has_tests_in_the_gate(folder: str) -> None:
 
 
 def test_servers_are_named_as_the_parameters_of_the_stores_are() -> None:
-    bench = (Path(TESTS) / "conformance/bench.py").read_text(encoding="utf-8")
-    assert all(f'"{server}"' in bench for server in SERVERS)
+    openers = (Path(TESTS) / "support/openers.py").read_text(encoding="utf-8")
+    assert all(f'"{server}"' in openers for server in SERVERS)

@@ -390,7 +390,7 @@ REFUSED: list[tuple[Callable[[Any], Applied], type[Exception], str]] = [
     (partial(following, version=1, delay="soon"), BadOption, "."),
     (lambda _: newer(AsyncSession(), 1), BadOption, r"await session\.run_sync"),  # type: ignore[arg-type]
     (lambda it: newer(it.engine, 1), BadOption, "give a Session or a Connection"),
-    (partial(of_dialect, name="oracle"), BadOption, "use one of sqlite, postgresql, mysql, mari"),
+    (partial(of_dialect, name="oracle"), BadOption, "use SQLite, PostgreSQL, MySQL or MariaDB"),
 ]  # fmt: skip
 
 

@@ -9,7 +9,7 @@ from contextlib import suppress
 from typing import Final
 
 from qframe.clock import SYSTEM_CLOCK
-from qframe.drivers.sql_sqlite import SqliteWatch
+from qframe.drivers.sql_backend import FileWatch
 from qframe.forks import Forks
 from qframe.poller import new_poller
 from qframe.stores.types import LateReply
@@ -107,7 +107,7 @@ class WatchedFileBell(NotifiedBell):
         release: called when it is closed.
     """
 
-    def __init__(self, watch: SqliteWatch, release: Callable[[NotifiedBell], None]) -> None:
+    def __init__(self, watch: FileWatch, release: Callable[[NotifiedBell], None]) -> None:
         super().__init__(release=release)
         self._watch = watch
         self._changes = watch.changes()

@@ -13,8 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
-from sqlalchemy import BigInteger, Column, Text, bindparam, cast, func, select, true
-from sqlalchemy.dialects.postgresql import ARRAY
+from sqlalchemy import ARRAY, BigInteger, Column, Text, bindparam, cast, func, select, true
 
 from qframe.drivers.sql import Row, Statement, Transaction
 from qframe.stores.sql import heads, named

@@ -97,7 +97,7 @@ def sql(database: Database, since: int = 0) -> list[str]:
     for step in _after(since):
         for table in step.tables:
             statements.append(Statement(CreateTable(table, if_not_exists=True), ""))
-            indexes = schema.possible(table.indexes, database.backend.has_partial_indexes)
+            indexes = schema.possible(table.indexes, database.has_partial_indexes)
             statements += [Statement(CreateIndex(index), "") for index in indexes]
         statements += step.fill
     write = Statement(schema.versions.insert().from_select(["version"], select(known)), "")

@@ -13,6 +13,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from sqlalchemy import (
+    ARRAY,
     BigInteger,
     ColumnElement,
     Subquery,
@@ -26,7 +27,6 @@ from sqlalchemy import (
     select,
     true,
 )
-from sqlalchemy.dialects.postgresql import ARRAY
 
 from qframe.drivers.sql import Row, Statement, Transaction
 from qframe.stores.sql.padding import padded

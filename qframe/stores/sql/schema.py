@@ -31,9 +31,9 @@ from sqlalchemy import (
     case,
     literal_column,
 )
-from sqlalchemy.dialects import mysql, postgresql
 from sqlalchemy.types import TypeEngine
 
+from qframe.drivers.dialects import options_of, varied
 from qframe.drivers.sql_backend import PREFIX
 from qframe.stores.documents import NAME_LENGTH
 from qframe.topic import MAX_KEY_BYTES, MAX_SLOTS
@@ -45,13 +45,7 @@ GROUP: Final = 130
 TOKEN: Final = 128
 MEMBER: Final = 255
 
-# Rows that are written in one transaction and seen in another need this engine, and any text. Other
-# formats of rows, which a server may have as its default, cannot have a key in an index.
-_ON_MYSQL: Final[dict[str, Any]] = {
-    f"{server}_{what}": value
-    for server in ("mysql", "mariadb")
-    for what, value in (("engine", "InnoDB"), ("charset", "utf8mb4"), ("row_format", "DYNAMIC"))
-}
+_OPTIONS: Final = options_of(lambda dialect: dialect.tables.store)
 
 _OF_FEW: Final = "of few"
 
@@ -82,12 +76,7 @@ def _integer(name: str, *, key: bool = False, default: int | None = None) -> Col
 
 def _exact(length: int) -> TypeEngine[str]:
     """A text that is compared byte by byte, of at most so many characters where that matters."""
-    return (
-        Text()
-        .with_variant(postgresql.TEXT(collation="C"), "postgresql")
-        .with_variant(mysql.VARCHAR(length, collation="utf8mb4_0900_bin"), "mysql")
-        .with_variant(mysql.VARCHAR(length, collation="utf8mb4_nopad_bin"), "mariadb")
-    )
+    return varied(Text(), lambda dialect: dialect.types.exact(length))
 
 
 def _name(name: str, length: int, *, key: bool = False, nullable: bool = False) -> Column[str]:
@@ -95,12 +84,11 @@ def _name(name: str, length: int, *, key: bool = False, nullable: bool = False) 
 
 
 def _long(name: str, *, nullable: bool = False) -> Column[str]:
-    kind = Text().with_variant(mysql.LONGTEXT(), "mysql", "mariadb")
-    return Column(name, kind, nullable=nullable)
+    return Column(name, varied(Text(), lambda dialect: dialect.types.text), nullable=nullable)
 
 
 def _bytes(name: str) -> Column[bytes]:
-    kind = LargeBinary().with_variant(mysql.LONGBLOB(), "mysql", "mariadb")
+    kind = varied(LargeBinary(), lambda dialect: dialect.types.blob)
     return Column(name, kind, nullable=False)
 
 
@@ -117,7 +105,8 @@ def _envelope() -> list[Column[str] | Column[bytes] | Column[int]]:
 
 def _table(name: str, *columns: Column[int] | Column[str] | Column[bytes]) -> Table:
     has_bodies = any(column.name == "body" for column in columns)
-    return Table(PREFIX + name, metadata, *columns, sqlite_with_rowid=has_bodies, **_ON_MYSQL)
+    clustered = {} if has_bodies else options_of(lambda dialect: dialect.tables.clustered)
+    return Table(PREFIX + name, metadata, *columns, **clustered, **_OPTIONS)
 
 
 def _second_index(name: str, *columns: Column[Any], only: Column[int]) -> Index:
@@ -129,7 +118,12 @@ def _second_index(name: str, *columns: Column[Any], only: Column[int]) -> Index:
     `only` from below cannot use it. Bounded it is by an equation with a constant, or by
     `is_there`.
     """
-    return Index(PREFIX + name, *columns, postgresql_where=is_there(only))
+    return Index(PREFIX + name, *columns, **_where(is_there(only)))
+
+
+def _where(condition: ColumnElement[bool]) -> dict[str, Any]:
+    """An index's condition, on databases that know conditions."""
+    return options_of(lambda dialect: {"where": condition} if dialect.has_partial_indexes else {})
 
 
 def is_there(column: Column[int]) -> ColumnElement[bool]:
@@ -153,7 +147,7 @@ topics: Table = Table(
     _integer("slots"),
     _long("options"),
     Index(PREFIX + "topics_name", "namespace", "name", unique=True),
-    **_ON_MYSQL,
+    **_OPTIONS,
 )
 
 # A topic with subjects has a group "" from the start, which keeps what comes before any other.
@@ -164,7 +158,7 @@ groups: Table = Table(
     _integer("topic"),
     _name("name", GROUP),
     Index(PREFIX + "groups_name", "topic", "name", unique=True),
-    **_ON_MYSQL,
+    **_OPTIONS,
 )
 
 # When a group is dropped that expires, by the group's number; since version 3.
@@ -238,9 +232,11 @@ subjects_retries: Index = Index(
     PREFIX + "subjects_retries",
     subjects.c.cursor,
     subjects.c.due,
-    postgresql_where=(subjects.c.state == literal_column(str(int(HeadState.WAITING))))
-    & (subjects.c.tries > literal_column("0")),
     info={_OF_FEW: True},
+    **_where(
+        (subjects.c.state == literal_column(str(int(HeadState.WAITING))))
+        & (subjects.c.tries > literal_column("0"))
+    ),
 )
 
 # What stands behind a head: the others of an ordered subject, or the next round of another kind.
@@ -382,4 +378,4 @@ growths: Table = _table(
     _integer("until"),
 )
 
-versions: Table = Table(PREFIX + "version", metadata, _integer("version", key=True), **_ON_MYSQL)
+versions: Table = Table(PREFIX + "version", metadata, _integer("version", key=True), **_OPTIONS)

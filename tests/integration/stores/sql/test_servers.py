@@ -131,7 +131,7 @@ def _waits_for_a_lock(store: SqlStore) -> bool:
     waiting = (
         "SELECT 1 FROM pg_stat_activity WHERE wait_event_type = 'Lock'"
         " AND datname = current_database()"
-        if store._database.backend.has_partial_indexes
+        if store._database.has_partial_indexes
         else "SELECT 1 FROM information_schema.innodb_trx WHERE trx_state = 'LOCK WAIT'"
     )
     return bool(store._database.read_autocommit(lambda it: _rows(it, waiting)))
