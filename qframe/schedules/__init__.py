@@ -6,7 +6,7 @@
 **Records.** A schedule is one message of the internal topic `qframe.schedules`, of kind `delay`,
 whose key is the schedule's name, whose body is the whole `Schedule` as JSON, and whose due time
 orders them by when somebody has to look at each next. Nobody pulls these messages: the leader asks
-for the first ones (`StoredTimers.timers`), people look them up by name (`timer`). Their due times
+for the first ones (`Reads.timers`), people look them up by name (`timer`). Their due times
 lie 317 years ahead, so that none ever is due, or late. A record is replaced by publishing
 the next one under the same key, with its version as the place in a series (`Entry.series`) and the
 version that it follows: of two that follow version 8, one is stored and the other is a duplicate,

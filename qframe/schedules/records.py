@@ -13,8 +13,8 @@ from qframe.producing.producer import Producer
 from qframe.schedules.decision import NEVER_MS
 from qframe.schedules.record import Schedule
 from qframe.schedules.timing import check_fields
-from qframe.stores.acts import StoredTimers
 from qframe.stores.base import Groups, Inspecting, Topics
+from qframe.stores.reads import Reads
 from qframe.stores.records import Record, TimerPlace, TimerSpan
 from qframe.stores.types import Entry
 from qframe.topic import INTERNAL, Kind, Topic
@@ -44,7 +44,7 @@ class UnreadableSchedule(BadOption):
 OnDamage = Callable[[UnreadableSchedule], None]
 
 
-class RecordStore(Topics, Groups, Inspecting, StoredTimers, Protocol):
+class RecordStore(Topics, Groups, Inspecting, Reads, Protocol):
     """The roles of a store that keeps the records of schedules."""
 
 
@@ -151,7 +151,7 @@ class ScheduleRecords:
         ]
 
 
-def next_due_ms(store: StoredTimers) -> int | None:
+def next_due_ms(store: Reads) -> int | None:
     """When somebody has to look at the next schedule of a store; None if there is none."""
     try:
         found = store.timers(TOPIC, TimerSpan(until_ms=SHIFT_MS + NEVER_MS, limit=1))

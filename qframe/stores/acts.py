@@ -9,27 +9,21 @@ from qframe.outcomes import Moved
 from qframe.stores.positions import MemoryPage, Position
 from qframe.stores.records import (
     ALL_DEAD,
-    ALL_TIMERS,
     ChosenDead,
     HeadPlace,
     Record,
     Section,
-    SectionPage,
-    TimerSpan,
 )
 from qframe.stores.timer_change import TimerChange
 from qframe.topic import Topic
 
 
 class Unblocking(Protocol):
-    """Messages that stand first for a key of a group: looked up, made due, given up.
+    """Messages that stand first for a key of a group: made due, given up.
 
     These are a subject's head where subjects are queued, and in a stream the key's messages that
     left the line.
     """
-
-    def first_of_key(self, topic: Topic, group: str, key: str, limit: int = 100) -> list[Record]:
-        """The messages that stand first for a key, by slot and seq."""
 
     def hasten(self, topic: Topic, group: str, place: HeadPlace) -> Moved:
         """Makes a message due now; one that is due already stays as it is.
@@ -49,9 +43,6 @@ class Unblocking(Protocol):
 
 class DeadLetters(Protocol):
     """Messages given up until an operator decides; the longest dead come first."""
-
-    def dead(self, topic: Topic, group: str, chosen: ChosenDead = ALL_DEAD) -> list[Record]:
-        """Dead messages, as they are chosen."""
 
     def retry_dead(self, topic: Topic, group: str, chosen: ChosenDead = ALL_DEAD) -> int:
         """Makes dead messages due again at once, attempts from zero; returns how many.
@@ -78,7 +69,7 @@ class Repairing(Protocol):
 
 
 class Copying(Protocol):
-    """Reading a topic section by section, and writing it down elsewhere as it stands there.
+    """Writing a topic down elsewhere as it stands, section by section; how far groups are.
 
     Numbers, offsets, due times and counts stay what they are. The caller sees to it that nobody
     else works on the topic, or the slot, meanwhile. All that writes is idempotent: what stands
@@ -91,11 +82,6 @@ class Copying(Protocol):
     Raises:
         SlotsClosed: if a slot is not open under the token.
     """
-
-    def section(
-        self, topic: Topic, section: Section, after: str = "", limit: int = 500
-    ) -> SectionPage:
-        """A page of a section: `scan` is one section after another."""
 
     def restore(
         self, topic: Topic, section: Section, records: Sequence[Record], token: str | None = None
@@ -190,7 +176,7 @@ class Growing(Protocol):
 
 
 class StoredTimers(Protocol):
-    """Finding and changing what is not handed out, in topics that have subjects.
+    """Changing what is not handed out, in topics that have subjects.
 
     A change is one atomic step over all groups that have the subject. In a topic with `history=`
     it adds an entry to the history of the message in each of them, and under "" before there is a
@@ -210,16 +196,4 @@ class StoredTimers(Protocol):
         Returns:
             For each `done`; `doing`, and nothing is changed, if any group has it in doing now;
             `absent` if no group has it, or none has it due at `if_due_ms`.
-        """
-
-    def timer(self, topic: Topic, subject: str) -> list[Record]:
-        """Where the subject stands: a record for each group that has it; empty if none has."""
-
-    def timers(self, topic: Topic, span: TimerSpan = ALL_TIMERS) -> list[Record]:
-        """Timers due in a span, the next one first.
-
-        These are heads that are not handed out, waiting or todo (so overdue ones too), and the
-        delayed messages of a stream, which no group has yet. They are in the order of
-        `Record.timer_place`, in which a store has those of a moment in an order of its own. One
-        that becomes due meanwhile may come again.
         """

@@ -13,6 +13,7 @@ from qframe.errors import QFrameError
 from qframe.stores.base import Store
 from qframe.stores.controls import Controls
 from qframe.stores.model.store import ModelStore
+from qframe.stores.reads import Reads
 from qframe.stores.rosters import Rosters
 from qframe.stores.types import PullRequest, PullTerms
 from qframe.topic import Kind, Topic
@@ -99,7 +100,7 @@ def endings(
 
 ABOVE = {
     name: function
-    for role in (Rosters, Controls)
+    for role in (Rosters, Controls, Reads)
     for name, function in vars(role).items()
     if callable(function) and not name.startswith("_")
 }

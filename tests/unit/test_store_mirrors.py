@@ -16,6 +16,8 @@ from qframe.stores.bucket import Buckets
 from qframe.stores.controls import Controls
 from qframe.stores.documents import DocumentBells, Documents
 from qframe.stores.model.store import ModelStore
+from qframe.stores.pages import Pages, Reader
+from qframe.stores.reads import Reads
 from qframe.stores.redis.store import RedisStore
 from qframe.stores.rosters import Rosters
 from qframe.stores.sql.store import SqlStore
@@ -37,6 +39,7 @@ ROLES = {
     base.Inspecting: "inspect",
     base.Searching: "search",
     base.Logs: "logs",
+    Pages: "pages",
 }
 MIRRORED = {*ROLES.values(), "bell", "role", "store"}
 STORES = {"model": ModelStore, "redis": RedisStore, "sql": SqlStore}
@@ -54,12 +57,12 @@ def test_a_store_has_a_file_for_each_role_and_names_its_others(name: str) -> Non
 
 def test_the_roles_are_all_that_a_store_offers() -> None:
     protocols = {each for each in base.Store.__mro__ if each.__module__.startswith("qframe.")}
-    assert protocols - {base.Store, Controls, Rosters, DocumentBells} == set(ROLES)
+    assert protocols - {base.Store, Controls, Rosters, Reads, Reader, DocumentBells} == set(ROLES)
 
 
-@pytest.mark.parametrize("written_once", [Controls, Rosters], ids=lambda role: role.__name__)
+@pytest.mark.parametrize("written_once", [Controls, Rosters, Reads], ids=lambda role: role.__name__)
 @pytest.mark.parametrize("name", STORES)
-def test_what_stands_on_documents_is_written_once(name: str, written_once: type) -> None:
+def test_what_stands_on_other_operations_is_written_once(name: str, written_once: type) -> None:
     for operation in [each for each in vars(written_once) if not each.startswith("_")]:
         found = inspect.getattr_static(STORES[name], operation)
         assert found is vars(written_once)[operation]

@@ -6,7 +6,6 @@ import msgspec
 from typing_extensions import override
 
 from qframe.stores.acts import DeadLetters
-from qframe.stores.model import inspect
 from qframe.stores.model.parking import park
 from qframe.stores.model.queues import queue
 from qframe.stores.model.role import ModelRole
@@ -17,19 +16,12 @@ from qframe.stores.model.state import (
     StoredMessage,
     TopicState,
 )
-from qframe.stores.records import ALL_DEAD, ChosenDead, DeadPlace, Record
+from qframe.stores.records import ALL_DEAD, ChosenDead, DeadPlace
 from qframe.topic import Kind, Topic
 
 
 class ModelDeadLetters(ModelRole, DeadLetters):
     """Dead letters of cursors."""
-
-    @override
-    def dead(self, topic: Topic, group: str, chosen: ChosenDead = ALL_DEAD) -> list[Record]:
-        with self._lock:
-            self._group(topic, group)
-            everything = inspect.peek(self._state(topic), group, ("dead",), 2**62, self._now_ms())
-        return listed(everything, chosen)
 
     @override
     def retry_dead(self, topic: Topic, group: str, chosen: ChosenDead = ALL_DEAD) -> int:
@@ -47,12 +39,6 @@ class ModelDeadLetters(ModelRole, DeadLetters):
             found = among(self._changing(topic).cursors(group), chosen)
             drop(found)
         return len(found)
-
-
-def listed(everything: list[Record], chosen: ChosenDead) -> list[Record]:
-    """Dead messages, the longest dead first."""
-    found = [record for record in everything if chosen.has(record.id, record.dead_place)]
-    return sorted(found, key=lambda each: each.dead_place)[: chosen.limit]
 
 
 def among(

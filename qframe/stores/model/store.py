@@ -18,6 +18,7 @@ from qframe.stores.model.groups import ModelGroups
 from qframe.stores.model.growing import ModelGrowing
 from qframe.stores.model.inspect import ModelInspecting
 from qframe.stores.model.logs import ModelLogs
+from qframe.stores.model.pages import ModelPages
 from qframe.stores.model.publish import ModelPublishing
 from qframe.stores.model.pull import ModelPulling
 from qframe.stores.model.repair import ModelRepairing
@@ -26,6 +27,7 @@ from qframe.stores.model.settle import ModelSettling
 from qframe.stores.model.timers import ModelTimers
 from qframe.stores.model.topics import ModelTopics
 from qframe.stores.model.unblock import ModelUnblocking
+from qframe.stores.reads import Reads
 from qframe.stores.rosters import Rosters
 from qframe.stores.types import Capabilities
 from qframe.topic import Topic
@@ -36,7 +38,7 @@ _CAPABILITIES: Final = Capabilities(bell=True)
 class ModelStore(
     ModelTopics, ModelPublishing, ModelPulling, ModelSettling, ModelGroups, ModelDocuments,
     ModelBuckets, ModelTimers, ModelUnblocking, ModelDeadLetters, ModelRepairing, ModelInspecting,
-    ModelSearching, ModelLogs, ModelCopying, ModelGrowing, Rosters,
+    ModelSearching, ModelLogs, ModelPages, ModelCopying, ModelGrowing, Reads, Rosters,
     Controls,
 ):  # fmt: skip
     """Messages in this process's memory.

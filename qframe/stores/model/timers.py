@@ -10,10 +10,8 @@ from typing_extensions import override
 from qframe.outcomes import Moved
 from qframe.stores.acts import StoredTimers
 from qframe.stores.history import changes_of, key_of, timer_entry
-from qframe.stores.model import inspect
 from qframe.stores.model.role import ModelRole
 from qframe.stores.model.state import GroupCursor, QueuedHead, TopicState
-from qframe.stores.records import ALL_TIMERS, Record, TimerSpan
 from qframe.stores.timer_change import TimerChange, outcome_of, slots_of
 from qframe.topic import Topic
 
@@ -30,21 +28,6 @@ class ModelTimers(ModelRole, StoredTimers):
             outcomes = [change_timer(state, each, self._now_ms(), by) for each in changes]
         self._ring(topic)
         return outcomes
-
-    @override
-    def timer(self, topic: Topic, subject: str) -> list[Record]:
-        with self._lock:
-            state = self._state(topic)
-            return [
-                inspect.record_of_head(state, name, number, subject, head, self._now_ms())
-                for name, number, _, head in find(state, subject)
-            ]
-
-    @override
-    def timers(self, topic: Topic, span: TimerSpan = ALL_TIMERS) -> list[Record]:
-        with self._lock:
-            found = inspect.timers(self._state(topic), span, self._now_ms())
-        return [each for each in found if span.is_behind(each.timer_place)][: span.limit]
 
 
 def find(

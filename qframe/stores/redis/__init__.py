@@ -113,6 +113,6 @@ Files. Each role has the module of its name, as in the other stores. Beside them
 of keys, calls of scripts), `rights` (what the server's user must be allowed, asked for before the
 first publish and subscription), `envelopes` and `reading` (messages to bytes and back), `records`
 (the same for people), `log_readahead`, `leases` (part of pulling), `malformed` (messages that
-cannot be read), `histories` (notes of ends, and entries), `counts`, `audit` and `scan` (pages of a
-search).
+cannot be read), `histories` (notes of ends, and entries), `counts` and `audit`. `pages` stands on
+`places` (sorted sets), `scan` (whole hashes) and `leads` (dead letters by ids and keys).
 """

@@ -12,6 +12,7 @@ from qframe.errors import BadUrl
 from qframe.forks import Forks
 from qframe.stores.controls import Controls
 from qframe.stores.documents import Space
+from qframe.stores.reads import Reads
 from qframe.stores.redis.bell import SubscribedBell
 from qframe.stores.redis.buckets import RedisBuckets
 from qframe.stores.redis.copying import RedisCopying
@@ -21,6 +22,7 @@ from qframe.stores.redis.groups import RedisGroups
 from qframe.stores.redis.growing import RedisGrowing
 from qframe.stores.redis.inspect import RedisInspecting
 from qframe.stores.redis.logs import RedisLogs
+from qframe.stores.redis.pages import RedisPages
 from qframe.stores.redis.publish import RedisPublishing
 from qframe.stores.redis.pull import RedisPulling
 from qframe.stores.redis.repair import RedisRepairing
@@ -43,7 +45,7 @@ _CAPABILITIES: Final = Capabilities(
 class RedisStore(
     RedisTopics, RedisPublishing, RedisPulling, RedisSettling, RedisGroups, RedisDocuments,
     RedisBuckets, RedisTimers, RedisUnblocking, RedisDeadLetters, RedisRepairing, RedisInspecting,
-    RedisSearching, RedisLogs, RedisCopying, RedisGrowing, Rosters,
+    RedisSearching, RedisLogs, RedisPages, RedisCopying, RedisGrowing, Reads, Rosters,
     Controls,
 ):  # fmt: skip
     """Messages in Redis 7 or newer, or Valkey: one server, behind Sentinels, or a cluster.

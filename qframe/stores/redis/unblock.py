@@ -9,11 +9,9 @@ from typing_extensions import override
 from qframe.drivers.redis import Redis
 from qframe.outcomes import Moved
 from qframe.stores.acts import Unblocking
-from qframe.stores.records import HeadPlace, Record
-from qframe.stores.redis.groups import known, require
-from qframe.stores.redis.inspect import SlotReader
+from qframe.stores.records import HeadPlace
+from qframe.stores.redis.groups import known
 from qframe.stores.redis.keys import Argument, SlotKeys
-from qframe.stores.redis.records import records_of_heads
 from qframe.stores.redis.role import RedisRole
 from qframe.topic import Topic
 
@@ -24,10 +22,6 @@ class RedisUnblocking(RedisRole, Unblocking):
     """Heads of a group, each by a script of its own."""
 
     @override
-    def first_of_key(self, topic: Topic, group: str, key: str, limit: int = 100) -> list[Record]:
-        return self._call(topic, first_of_key, group, key, limit, self._now_ms())
-
-    @override
     def hasten(self, topic: Topic, group: str, place: HeadPlace) -> Moved:
         return self._call(topic, hasten, group, place, self._now())
 
@@ -36,27 +30,6 @@ class RedisUnblocking(RedisRole, Unblocking):
         self, topic: Topic, group: str, place: HeadPlace, error: str, *, force: bool = False
     ) -> Moved:
         return self._call(topic, skip, group, place, error, force, self._now())
-
-
-def first_of_key(
-    redis: Redis, keys: SlotKeys, group: str, key: str, limit: int, now_ms: int
-) -> list[Record]:
-    """A subject's head by its name; of a stream's slot, the first 10,000 in each state."""
-    require(redis, keys, group)
-    found: list[Record] = []
-    for slot in keys.topic.all_slots:
-        if keys.topic.has_subjects:
-            found += records_of_heads(redis, keys, group, slot, [key.encode()], now_ms)
-            continue
-        reader = SlotReader(redis, keys, group, slot, now_ms=now_ms, at_most=LOOKED_AT)
-        of_key = [
-            record
-            for state in ("doing", "todo", "waiting")
-            for record in reader.first(state)
-            if record.key == key
-        ]
-        found += sorted(of_key, key=lambda record: record.seq or 0)
-    return found[:limit]
 
 
 def hasten(redis: Redis, keys: SlotKeys, group: str, place: HeadPlace, now: str) -> Moved:

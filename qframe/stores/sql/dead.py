@@ -12,7 +12,7 @@ from typing_extensions import override
 
 from qframe.drivers.sql import Row, Statement, Transaction
 from qframe.stores.acts import DeadLetters
-from qframe.stores.records import ALL_DEAD, ChosenDead, DeadPlace, Record
+from qframe.stores.records import ALL_DEAD, ChosenDead, DeadPlace
 from qframe.stores.sql import arrivals as arrive
 from qframe.stores.sql.arrivals import Arrival
 from qframe.stores.sql.cursors import (
@@ -26,7 +26,6 @@ from qframe.stores.sql.lookups import KnownHead, known_heads, published_at
 from qframe.stores.sql.notifications import notify_messages
 from qframe.stores.sql.padding import padded
 from qframe.stores.sql.parking import Coming, leave
-from qframe.stores.sql.records import record_of_dead
 from qframe.stores.sql.role import SqlRole
 from qframe.stores.sql.schema import PER_TOPIC, backlog
 from qframe.stores.sql.schema import dead as dead_letters
@@ -111,22 +110,12 @@ class SqlDeadLetters(SqlRole, DeadLetters):
     """Dead letters as rows."""
 
     @override
-    def dead(self, topic: Topic, group: str, chosen: ChosenDead = ALL_DEAD) -> list[Record]:
-        return self._read(topic, listed, group, chosen)
-
-    @override
     def retry_dead(self, topic: Topic, group: str, chosen: ChosenDead = ALL_DEAD) -> int:
         return self._write(topic, retry, group, chosen)
 
     @override
     def drop_dead(self, topic: Topic, group: str, chosen: ChosenDead = ALL_DEAD) -> int:
         return self._write(topic, drop, group, chosen)
-
-
-def listed(transaction: Transaction, ref: TopicRef, group: str, chosen: ChosenDead) -> list[Record]:
-    """Dead messages, the longest dead first."""
-    rows = _chosen(transaction, ref, group, chosen)
-    return [record_of_dead(ref, group, row) for row in rows]
 
 
 def retry(transaction: Transaction, ref: TopicRef, group: str, chosen: ChosenDead) -> int:

@@ -8,6 +8,7 @@ from qframe.clock import Clock
 from qframe.drivers.sql import Database
 from qframe.stores.controls import Controls
 from qframe.stores.documents import Space
+from qframe.stores.reads import Reads
 from qframe.stores.rosters import Rosters
 from qframe.stores.sql.bell import NotifiedBell
 from qframe.stores.sql.buckets import SqlBuckets
@@ -20,6 +21,7 @@ from qframe.stores.sql.inspect import SqlInspecting
 from qframe.stores.sql.logs import SqlLogs
 from qframe.stores.sql.migrate import check, migrate
 from qframe.stores.sql.notification_hub import NotificationHub
+from qframe.stores.sql.pages import SqlPages
 from qframe.stores.sql.publish import SqlPublishing
 from qframe.stores.sql.pull import SqlPulling
 from qframe.stores.sql.repair import SqlRepairing
@@ -35,7 +37,7 @@ from qframe.topic import Topic
 class SqlStore(
     SqlTopics, SqlPublishing, SqlPulling, SqlSettling, SqlGroups, SqlDocuments, SqlBuckets,
     SqlTimers, SqlUnblocking, SqlDeadLetters, SqlRepairing, SqlInspecting, SqlSearching, SqlLogs,
-    SqlCopying, SqlGrowing, Rosters, Controls,
+    SqlPages, SqlCopying, SqlGrowing, Reads, Rosters, Controls,
 ):  # fmt: skip
     """Messages in the tables of a database.
 

@@ -19,8 +19,8 @@ from qframe.clock import Clock
 from qframe.errors import BadOption, TopicMismatch, UnknownGroup, UnknownTopic
 from qframe.outcomes import Outcome
 from qframe.producing.producer import Producer
-from qframe.stores.acts import StoredTimers
 from qframe.stores.base import Groups, Topics
+from qframe.stores.reads import Reads
 from qframe.stores.records import Record, TimerSpan
 from qframe.stores.types import Entry
 from qframe.topic import INTERNAL, Kind, Topic
@@ -116,7 +116,7 @@ class Queue(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         return defaults(is_fifo=self.is_fifo, max_body=max_body)[name] if given is None else given
 
 
-class QueueStore(Topics, Groups, StoredTimers, Protocol):
+class QueueStore(Topics, Groups, Reads, Protocol):
     """The roles of a store that a book of queues uses."""
 
 

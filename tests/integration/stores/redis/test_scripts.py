@@ -27,7 +27,7 @@ from qframe.stores.types import PullRequest
 
 RARE = {"find_dead", "look", "mend"}  # for what somebody has damaged, or an old version wrote
 OF_STREAMS = {
-    "end_stream", "offsets_at", "publish_stream", "pull_stream", "seek", "settle_stream",
+    "end_stream", "publish_stream", "pull_stream", "seek", "settle_stream",
 }  # fmt: skip
 
 
