@@ -80,7 +80,7 @@ class Finder:
         elif sought.id is not None:
             if self._topic.subject == "id":
                 subjects.add(KEYLESS + sought.id)
-            subjects |= set(self._subjects_due(sought.id, spans))
+            subjects |= set(self._subjects_due(sought.id, spans)) or self._in_hand(sought.id)
         if not subjects:
             return dead
         # In the order in which messages go on, so that one that does so meanwhile is not missed.
@@ -133,6 +133,20 @@ class Finder:
                     break
                 if one.id == message_id:
                     yield span.slot, one.seq or 0
+
+    def _in_hand(self, message_id: str) -> set[str]:
+        """The subjects of heads with an id that are handed out, of which there are few."""
+        asks = [
+            PageAsk(Section(slot, "doing", group), "", _MOST_OF_A_TIME)
+            for group in self._groups
+            for slot in self._slots
+        ]
+        return {
+            one.subject or ""
+            for page in self._store.pages(self._topic, asks)
+            for one in page.records
+            if one.id == message_id
+        }
 
     def _subjects_due(self, message_id: str, spans: Sequence[Span]) -> Iterator[str]:
         """The subjects of heads with an id that are due since they were published."""

@@ -7,7 +7,7 @@ stood in a slot that was split has moved.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import islice
+from itertools import accumulate, islice
 from typing import Final, Protocol, TypeVar
 
 from qframe.errors import UnknownGroup
@@ -33,9 +33,6 @@ from qframe.stores.searching import scanned, sections_of
 from qframe.stores.standing import Lines, keeping, told_behind
 from qframe.stores.timer_change import slots_of
 from qframe.topic import Topic
-
-_LEAST: Final = 8
-"""How many are read of each of many sections at first."""
 
 _LOOKED_AT: Final = 10_000
 """How many messages that left a slot's line are looked at for a key."""
@@ -149,10 +146,10 @@ class Reads(Reader, Protocol):
 
         By offset: the message of a stream there. By key, where subjects are queued: the head, up
         to `limit` messages behind it, and those held behind a gap. By id: messages published
-        without a key, and those whose time of publication is known (by a mark, or from an id that
-        qframe made up), unless they were delayed or moved. By id and by key: dead letters. By both,
-        where subjects are queued: the message, however far behind the head it stands. A
-        message that is found nowhere may still be there: `scan` sees all.
+        without a key, those in hand, and those whose time of publication is known (by a mark, or
+        from an id that qframe made up), unless they were delayed or moved. By id and by key: dead
+        letters. By both, where subjects are queued: the message, however far behind the head it
+        stands. A message that is found nowhere may still be there: `scan` sees all.
         """
         return _grown(self, topic, lambda now: Finder(self, now, sought, limit).found())
 
@@ -224,20 +221,24 @@ def _in_order(
     A section is read on only if more of it may stand before the last one that is wanted.
     """
     found: list[Record] = []
-    share = min(limit, max(_LEAST, 2 * limit // max(1, len(asks))))
-    while asks and share > 0:
-        pages = store.pages(topic, [ask._replace(limit=share) for ask in asks])
+    share = min(limit, limit // max(1, len(asks)) + 1)
+    now, rest = [ask._replace(limit=share) for ask in asks if share > 0], list[PageAsk]()
+    while now:
+        pages = store.pages(topic, now)
         found += [record for page in pages for record in page.records if is_meant(record)]
         found = sorted(found, key=place_of)[:limit]  # type: ignore[arg-type]
         last = place_of(found[-1]) if len(found) == limit else None
-        asks = [
-            ask._replace(after=page.after)
-            for ask, page in zip(asks, pages, strict=True)
-            if page.after is not None
-            and (last is None or read(page.after) < last)  # type: ignore[operator]
-            and all(map(is_meant, page.records[-1:]))
+        rest += [
+            ask._replace(after=page.after, limit=min(limit, 2 * ask.limit))
+            for ask, page in zip(now, pages, strict=True)
+            if page.after is not None and all(map(is_meant, page.records[-1:]))
         ]
-        share *= 2
+        rest.sort(key=lambda ask: read(ask.after))  # type: ignore[arg-type, return-value]
+        # What comes first may be all that is wanted still.
+        ends = accumulate(ask.limit for ask in rest)
+        count = len(rest) if last is None else max(1, sum(end <= limit // 2 for end in ends))
+        now, rest = rest[:count], rest[count:]
+        now = [ask for ask in now if last is None or read(ask.after) < last]  # type: ignore[operator]
     return found
 
 

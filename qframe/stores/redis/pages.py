@@ -58,8 +58,11 @@ def pages(
     of_part: dict[str, list[PageAsk]] = {}
     for ask in asks:
         of_part.setdefault(ask.section.part, []).append(ask)
-    promoted = {(ask.section.group, ask.section.slot) for ask in asks
-                if ask.section.part in _BY_TURN}  # fmt: skip
+    promoted = {
+        (ask.section.group, ask.section.slot)
+        for ask in asks
+        if ask.section.part in ("todo", "waiting")
+    }
     for group, slot in sorted(promoted):
         stats_of(redis, keys, group, [slot], now, partly=True)  # which promotes what is due
     found: Mapping[str, Iterator[SectionPage]] = {
@@ -80,7 +83,7 @@ def _pages_of(
     if part == "delayed":
         return [delayed(redis, keys, ask) for ask in asks]
     if part in _BY_TURN:
-        return [by_turn(redis, keys, ask, now_ms) for ask in asks]
+        return [*by_turn(redis, keys, asks, now_ms)]
     return [
         Sections(redis, keys, now_ms, ask.sought).read(ask.section, ask.after, ask.limit)
         for ask in asks

@@ -130,13 +130,14 @@ def timers(redis: Redis, keys: SlotKeys, asks: Sequence[PageAsk], now_ms: int) -
     pages = []
     for ask, place, some, found in zip(asks, places, standing, heads, strict=True):
         slot, _, group = ask.section
-        by_subject = {each.subject: each.by_subject for each in some}
-        records = [
-            replace(record_of_head(keys, group, slot, head, now_ms),
-                    by_subject=by_subject[head.subject])
-            for head in found
-        ]  # fmt: skip
-        records = [one for one in records if one.state != "doing" and one.timer_place > place]
+        standing_of = {each.subject: each for each in some}
+        records = []
+        for head in found:
+            one, was = record_of_head(keys, group, slot, head, now_ms), standing_of[head.subject]
+            # One that was moved meanwhile stands elsewhere by now.
+            if one.state != "doing" and one.due_ms == was.place.due_ms:
+                records.append(replace(one, by_subject=was.by_subject))
+        records = [one for one in records if one.timer_place > place]
         more = str(some[ask.limit - 1].place) if len(some) > ask.limit else None
         pages.append(SectionPage(records, len(some), more))
     return pages
@@ -204,20 +205,27 @@ def _first_of_ranks(redis: Redis, key: bytes, first: bytes, most: int) -> list[b
 
 def _members(redis: Redis, rests: Sequence[_Rest]) -> list[list[tuple[int, bytes]]]:
     """The first members of sorted sets behind some, with their scores."""
-    ties = redis.ask_many([
-        (rest.key, "ZCOUNT", rest.score, rest.score) if rest.member else (rest.key, "EXISTS")
-        for rest in rests
-    ])  # fmt: skip
-    spare = [count if rest.member else 0 for rest, count in zip(rests, ties, strict=True)]
+    bounded = [rest for rest in rests if rest.member]
+    replies = iter(redis.ask_many([
+        question
+        for rest in bounded
+        for question in (
+            (rest.key, "ZRANK", rest.member or b""), (rest.key, "ZCOUNT", rest.score, rest.score)
+        )
+    ]))  # fmt: skip
+    places = [(next(replies), next(replies)) if rest.member else (None, 0) for rest in rests]
     pages = redis.ask_many([
+        (rest.key, "ZRANGE", rank, rank + rest.limit, "WITHSCORES") if rank is not None else
         (rest.key, "ZRANGEBYSCORE", f"{'(' if rest.member is None else ''}{rest.score}", "+inf",
-         "WITHSCORES", "LIMIT", 0, rest.limit + min(more, SPARE))
-        for rest, more in zip(rests, spare, strict=True)
+         "WITHSCORES", "LIMIT", 0, rest.limit + min(ties, SPARE))
+        for rest, (rank, ties) in zip(rests, places, strict=True)
     ])  # fmt: skip
-    return [
-        rest.cut(_paired(page)) if more <= SPARE else _rest_of_moment(redis, rest, more)
-        for rest, more, page in zip(rests, spare, pages, strict=True)
-    ]
+    found = []
+    for rest, (rank, ties), page in zip(rests, places, map(_paired, pages), strict=True):
+        # Others may have changed the set meanwhile.
+        is_whole = ties <= SPARE if rank is None else page[:1] == [(rest.score, rest.member)]
+        found.append(rest.cut(page) if is_whole else _rest_of_moment(redis, rest, ties))
+    return found
 
 
 def _rest_of_moment(redis: Redis, rest: _Rest, ties: int) -> list[tuple[int, bytes]]:
@@ -264,21 +272,38 @@ def _paired(found: Sequence[bytes]) -> list[tuple[int, bytes]]:
     ]
 
 
-def by_turn(redis: Redis, keys: SlotKeys, ask: PageAsk, now_ms: int) -> SectionPage:
+def by_turn(
+    redis: Redis, keys: SlotKeys, asks: Sequence[PageAsk], now_ms: int
+) -> Iterator[SectionPage]:
     """The first heads that stand in a state, the next ones first; of one moment, by subject."""
-    slot, part, group = ask.section
-    sets = (_scored(redis, keys.key(slot, name, group), ask.limit) for name in _SETS[part])
-    scored = islice(merge(*sets), ask.limit)
-    found: list[Record] = []
-    cut = TICKET.size if part == "todo" else 0
-    while page := [member[cut:] for _, member in islice(scored, PAGE)]:
-        found += records_of_heads(redis, keys, group, slot, page, now_ms)
-    return SectionPage(found, len(found), None)
+    sets = [
+        (keys.key(slot, name, group), min(PAGE, limit))
+        for (slot, part, group), _, limit, _ in asks
+        for name in _SETS[part]
+    ]
+    pages = iter(redis.ask_many([
+        (key, "ZRANGE", 0, size - 1, "WITHSCORES") for key, size in sets
+    ]))  # fmt: skip
+    rest = iter(sets)
+    for (slot, part, group), _, limit, _ in asks:
+        scored = islice(
+            merge(*(_scored(redis, *next(rest), next(pages)) for _ in _SETS[part])), limit
+        )
+        found: list[Record] = []
+        cut = TICKET.size if part == "todo" else 0
+        while page := [member[cut:] for _, member in islice(scored, PAGE)]:
+            found += records_of_heads(redis, keys, group, slot, page, now_ms)
+        yield SectionPage(found, len(found), None)
 
 
-def _scored(redis: Redis, key: bytes, limit: int) -> Iterator[tuple[int, bytes]]:
-    """The members of a sorted set with their scores, in order, a page at a time."""
-    start, size = 0, min(PAGE, limit)
-    while page := _paired(redis.ask(key, "ZRANGE", start, start + size - 1, "WITHSCORES")):
-        yield from page
+def _scored(
+    redis: Redis, key: bytes, size: int, page: Sequence[bytes]
+) -> Iterator[tuple[int, bytes]]:
+    """The members of a sorted set with their scores, in order, from its first page on."""
+    start = size
+    while page:
+        yield from _paired(page)
+        if len(page) < 2 * size:
+            return
+        page = redis.ask(key, "ZRANGE", start, start + size - 1, "WITHSCORES")
         start += size
