@@ -77,10 +77,8 @@ or anything else stands in the way, it rings instead. So a worker that has died 
 A cluster's nodes know their own listeners only, so no pull stands there. Groups that keep order
 have none either, since a pull of theirs looks at all that is parked.
 
-Each dead letter has one member of `named`, also one that cannot be read, so `named` is as long as
-`dead` where all can be looked up by it. In a store that was written before there was `named`, it is
-shorter: there a look-up reads all dead letters, while `sweep` adds their leads, 500 a slot at a
-time. An id that was assigned to an unreadable message tells its place and needs no look-up.
+Each dead letter has one member of `named`, also one that cannot be read. An id that was assigned to
+an unreadable message tells its place and needs no look-up.
 
 Growth. The hash of topics has beside the kind how far the slots have grown (`keys.grown_from`). A
 script that would change a closed slot replies with the error CLOSED (`parts/closed.lua`), which the
