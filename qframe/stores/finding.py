@@ -15,6 +15,7 @@ from qframe.stores.records import (
     Record,
     Remembered,
     Section,
+    SectionPage,
     Sought,
     TimerPlace,
 )
@@ -124,15 +125,16 @@ class Finder:
         self, message_id: str, spans: Sequence[Span], kept: Mapping[int, LogSpan]
     ) -> Iterator[tuple[int, int]]:
         """Where a stream's log has an id, among the messages of its time."""
-        of_time = [span for span in spans if span.slot in kept]
-        for span in of_time:
+        for span in [span for span in spans if span.slot in kept]:
             [start] = first_joined(self._store, self._topic, kept, [span.slot], span.from_ms)
             section = Section(span.slot, "line", "")
-            for one in _read(self._store, self._topic, PageAsk(section, str(start), _PAGE)):
-                if (one.due_ms or 0) > span.to_ms:
+            for page in _read(self._store, self._topic, PageAsk(section, str(start), _PAGE)):
+                of_time = [one for one in page.records if (one.due_ms or 0) <= span.to_ms]
+                for one in of_time:
+                    if one.id == message_id:
+                        yield span.slot, one.seq or 0
+                if len(of_time) < len(page.records):
                     break
-                if one.id == message_id:
-                    yield span.slot, one.seq or 0
 
     def _in_hand(self, message_id: str) -> set[str]:
         """The subjects of heads with an id that are handed out, of which there are few."""
@@ -153,12 +155,14 @@ class Finder:
         for span in spans:
             after = str(TimerPlace(max(0, span.from_ms), -1, 0, "", ""))
             for group in self._groups:
-                ask = PageAsk(Section(span.slot, "timers", group), after, _PAGE)
-                for one in _read(self._store, self._topic, ask):
-                    if (one.due_ms or 0) > span.to_ms:
+                sought = Sought(id=message_id)
+                ask = PageAsk(Section(span.slot, "timers", group), after, _PAGE, sought)
+                for page in _read(self._store, self._topic, ask):
+                    for one in page.records:
+                        if one.id == message_id and (one.due_ms or 0) <= span.to_ms:
+                            yield one.subject or ""
+                    if TimerPlace.read(page.after or "").due_ms > span.to_ms:
                         break
-                    if one.id == message_id:
-                        yield one.subject or ""
 
 
 def first_joined(
@@ -181,12 +185,12 @@ def first_joined(
     return low
 
 
-def _read(store: Reader, topic: Topic, ask: PageAsk) -> Iterator[Record]:
-    """The messages of a section, page by page; not more than may share a time."""
+def _read(store: Reader, topic: Topic, ask: PageAsk) -> Iterator[SectionPage]:
+    """A section, page by page; not more messages than may share a time."""
     looked, after = 0, ask.after
     while looked < _MOST_OF_A_TIME:
         [page] = store.pages(topic, [ask._replace(after=after)])
-        yield from page.records
+        yield page
         if page.after is None:
             return
         after, looked = page.after, looked + ask.limit

@@ -51,7 +51,7 @@ class _Reading:
         if entries:
             self._next, size = map(int, entries[0][0].split(b"-"))
             self.take(entries)
-        self._page = min(FIRST_PAGE, 1 + self._limit // max(1, size))
+        self._page = min(FIRST_PAGE, 1 + (self._limit - len(self.found)) // max(1, size))
 
     def words(self) -> tuple[str | int, ...]:
         """The command that reads on."""
@@ -59,17 +59,18 @@ class _Reading:
 
     def take(self, entries: Sequence[Any]) -> None:
         """Takes in entries, which may have come to the end."""
-        before, self.is_done = self._next, len(entries) < self._page
+        self.is_done = len(entries) < self._page
+        found, slot, first, following = self.found, self._slot, self._first, self._next
         for name, fields in entries:
-            start, end, messages, _ = logged(self._slot, name, fields)
-            if self.found and start != self._next:
+            start, end, messages, _ = logged(slot, name, fields)
+            if found and start != following:
                 self.is_done = True  # what lay between was removed since the last page
                 return
-            self._next = end
-            if end > self._first:
-                skipped = max(0, self._first - start)
-                self.found += messages[skipped:] if skipped else messages
-        each = max(1, (self._next - before) // self._page)
+            following = end
+            if end > first:
+                found += messages if start >= first else messages[first - start :]
+        each = max(1, (following - self._next) // self._page)
+        self._next = following
         self._page = min(LARGEST_PAGE, 1 + (self._limit - len(self.found)) // each)
         if len(self.found) >= self._limit:
             del self.found[self._limit :]

@@ -114,26 +114,24 @@ _HEADS: Final = Statement(
     .limit(bindparam("most")),
     "at of most",
 )
+# Heads are read by their names first: those that are not wanted may have large bodies.
+_NAMES: Final = select(_c.subject, _c.id, _c.key, _c.due, _c.seq).limit(bindparam("most"))
 _HEAD_NAMES: Final = Statement(
-    select(_c.subject, _c.id, _c.key)
-    .where(_c.cursor == bindparam("at"), _c.subject > bindparam("of"))
-    .order_by(_c.subject)
-    .limit(bindparam("most")),
+    _NAMES.where(_c.cursor == bindparam("at"), _c.subject > bindparam("of")).order_by(_c.subject),
     "at of most",
 )
 _STANDING: Final = Statement(
-    select(subjects)
-    .where(_c.cursor == bindparam("at"), _c.state == bindparam("standing"), is_there(_c.state))
-    .order_by(_c.rank, _c.due, _c.seq)
-    .limit(bindparam("most")),
+    _NAMES.where(
+        _c.cursor == bindparam("at"), _c.state == bindparam("standing"), is_there(_c.state)
+    ).order_by(_c.rank, _c.due, _c.seq),
     "at standing most",
-)
+)  # fmt: skip
 _IN_SPAN: Final = (
     _c.cursor == bindparam("at"),
     _c.due >= bindparam("since"),
     or_(_c.due > bindparam("since"), _c.seq >= bindparam("s")),
 )
-_NEXT: Final = select(subjects).order_by(_c.due, _c.seq).limit(bindparam("most"))
+_NEXT: Final = _NAMES.order_by(_c.due, _c.seq)
 _WAITING: Final = Statement(
     _NEXT.where(_c.state == HeadState.WAITING, _c.rank == 0, *_IN_SPAN), "at since since s most"
 )
@@ -314,22 +312,19 @@ class _Reader:
         rows, sought = self._transaction.rows, Sought() if ask.sought is None else ask.sought
         is_named = sought.id is not None or sought.key is not None
         if part == "timers":
-            return self._timers(group, at, TimerPlace.read(after), limit)
+            return self._timers(ask, at, sought)
         if part in ("doing", "todo", "waiting"):
             found = self._standing(at, part, limit)
-            return SectionPage(self._of_heads(group, found), len(found), None)
+            return SectionPage(self._heads(group, at, found), len(found), None)
         if part == "heads" and is_named:
             found = rows(_HEAD_NAMES, (at, after, limit))
-            wanted = [
-                subject for subject, message_id, key in found
-                if sought.id in (None, message_id) and sought.key in (None, key)
-            ]  # fmt: skip
-            heads = lookups.whole_heads(self._transaction, {at: wanted}) if wanted else []
-            records = [record_of_head(self._ref, group, head, self._now_ms) for head in heads]
-            return _page(records, found, limit, itemgetter(0))
+            return _page(self._heads(group, at, found, sought), found, limit, itemgetter(0))
         if part == "heads":
             found = rows(_HEADS, (at, after, limit))
-            return _page(self._of_heads(group, found), found, limit, itemgetter(1))
+            records = [
+                record_of_head(self._ref, group, HeadRow(*row), self._now_ms) for row in found
+            ]
+            return _page(records, found, limit, itemgetter(1))
         if part == "behind":
             subject, seq = _pair(after)
             found = rows(_BEHIND, (at, subject, subject, seq, limit))
@@ -345,24 +340,28 @@ class _Reader:
 
     def _standing(self, at: int, part: str, limit: int) -> list[Row]:
         """Heads by their turn; what is due in kinds ordered by time is the beginning of waiting."""
-        rows = self._transaction.rows
+        rows, now_ms = self._transaction.rows, self._now_ms
         if part == "doing":
             return rows(_STANDING, (at, HeadState.DOING, limit))
         if part == "waiting":
-            return rows(_WAITING, (at, self._now_ms + 1, self._now_ms + 1, 0, limit))
+            return rows(_WAITING, (at, now_ms + 1, now_ms + 1, 0, limit))
         ranked = rows(_STANDING, (at, HeadState.TODO, limit))
-        due = [row for row in rows(_WAITING, (at, 0, 0, 0, limit)) if row[4] <= self._now_ms]
+        due = [row for row in rows(_WAITING, (at, 0, 0, 0, limit)) if row[3] <= now_ms]
         return [*ranked, *due][:limit]
 
-    def _timers(self, group: str, at: int, after: TimerPlace, limit: int) -> SectionPage:
+    def _timers(self, ask: PageAsk, at: int, sought: Sought) -> SectionPage:
         """Heads that are not handed out, by due time: of each line its first ones."""
-        lines = [(_WAITING, ()), *self._ranks(at)]
-        found: list[Row] = []
-        for query, rank in lines:
+        (slot, _, group), after, limit = ask.section, TimerPlace.read(ask.after), ask.limit
+        places: list[tuple[TimerPlace, Row]] = []
+        for query, rank in [(_WAITING, ()), *self._ranks(at)]:
             given = (at, after.due_ms, after.due_ms, after.seq, *rank, limit + 2)
-            found += self._transaction.rows(query, given)
-        records = self._of_heads(group, found)
-        return _ordered(records, after, limit, attrgetter("timer_place"))
+            for row in self._transaction.rows(query, given):
+                place = TimerPlace(row[3], row[4], slot, group, "")
+                places += [(place, row)] if place > after else []
+        places.sort(key=itemgetter(0))
+        records = self._heads(group, at, [row for _, row in places[:limit]], sought)
+        more = str(places[limit - 1][0]) if len(places) > limit else None
+        return SectionPage(records, min(limit, len(places)), more)
 
     def _ranks(self, at: int) -> Iterator[tuple[Statement, tuple[int, ...]]]:
         """How to read what is due: the first ranks one by one, then all others."""
@@ -470,8 +469,21 @@ class _Reader:
         number = self._groups.get(section.group)
         return -1 if number is None else self._ref.cursor_number(number, section.slot)
 
-    def _of_heads(self, group: str, rows: Sequence[Row]) -> list[Record]:
-        return [record_of_head(self._ref, group, HeadRow(*row), self._now_ms) for row in rows]
+    def _heads(
+        self, group: str, at: int, rows: Sequence[Row], sought: Sought | None = None
+    ) -> list[Record]:
+        """The heads of subjects with their ids and keys, in that order; those that are sought."""
+        names = [
+            subject for subject, message_id, key, *_ in rows
+            if sought is None
+            or (sought.id in (None, message_id) and sought.key in (None, key))
+        ]  # fmt: skip
+        heads = lookups.whole_heads(self._transaction, {at: names}) if names else []
+        found = {head.subject: head for head in heads}
+        return [
+            record_of_head(self._ref, group, found[name], self._now_ms)
+            for name in names if name in found
+        ]  # fmt: skip
 
     def _of_log(self, slot: int, row: Row) -> Record:
         record = record_of_log(self._ref, None, slot, "todo", row)
