@@ -13,7 +13,7 @@ from qframe.admin.rounds import LOOK_UP_S, Rounds
 from qframe.codec import decode_body, tags_of
 from qframe.errors import BadOption
 from qframe.redaction import without_hidden
-from qframe.stores.base import Searching
+from qframe.stores.reads import Reads
 from qframe.stores.records import Found, Record, Sought
 from qframe.topic import Topic
 
@@ -137,7 +137,7 @@ class Hits:
 
 
 def searched(
-    store: Searching,
+    store: Reads,
     topics: Sequence[Topic],
     query: Query,
     *,
@@ -192,7 +192,7 @@ class _Scan:
         look: how many messages to look at.
     """
 
-    def __init__(self, store: Searching, query: Query, limit: int, look: int) -> None:
+    def __init__(self, store: Reads, query: Query, limit: int, look: int) -> None:
         self._store = store
         self._query = query
         self._limit = limit

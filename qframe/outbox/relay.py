@@ -42,7 +42,8 @@ from qframe.producing.producer import Producer
 from qframe.runtime.context import ConsumerContext
 from qframe.runtime.feed.slots import Slots
 from qframe.service import SteppedService
-from qframe.stores.base import Groups, Inspecting, Searching, Topics
+from qframe.stores.base import Groups, Inspecting, Topics
+from qframe.stores.reads import Reads
 from qframe.stores.searching import stands
 from qframe.stores.types import Entry
 from qframe.topic import Kind, Topic
@@ -63,7 +64,7 @@ _Away = (StoreUnavailable, StoreFull, PublishUnknown, CoordinatorUnavailable)
 _Gone = (UnknownTopic, UnknownGroup)
 
 
-class RelayStore(Topics, Groups, Inspecting, Searching, Protocol):
+class RelayStore(Topics, Groups, Inspecting, Reads, Protocol):
     """The roles of a store that a relay uses, and its connections."""
 
     def reconnect(self) -> None:

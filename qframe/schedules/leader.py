@@ -30,7 +30,7 @@ from qframe.schedules.decision import decided, with_due
 from qframe.schedules.record import PendingTicks, Schedule
 from qframe.schedules.records import GROUP, TOPIC, RecordStore, ScheduleRecords, UnreadableSchedule
 from qframe.service import SteppedService
-from qframe.stores.base import Searching
+from qframe.stores.reads import Reads
 from qframe.stores.records import Sought
 from qframe.stores.types import Entry
 from qframe.topic import Topic
@@ -46,7 +46,7 @@ _Away = (StoreUnavailable, StoreFull, PublishUnknown, CoordinatorUnavailable)
 _Gone = (UnknownTopic, UnknownGroup)
 
 
-class LeaderStore(RecordStore, Searching, Protocol):
+class LeaderStore(RecordStore, Reads, Protocol):
     """The roles of a store that a leader uses, and its connections."""
 
     def reconnect(self) -> None:

@@ -13,7 +13,8 @@ from qframe.errors import BadInput, BadOption, MessagesGone, UnknownTopic
 from qframe.message import Delivery
 from qframe.spark.deliveries import Table
 from qframe.spark.options import LATEST, ReadOptions, TopicAddress
-from qframe.stores.base import Groups, Store
+from qframe.stores.base import Store
+from qframe.stores.reads import Reads
 from qframe.topic import Topic, span_of
 
 PAGE: Final = 5_000
@@ -48,17 +49,17 @@ class Range(InputPartition):
         return self.since_ms <= message.published_at_ms <= self.until_ms
 
 
-def heads(store: Groups, address: TopicAddress) -> dict[int, int]:
+def heads(store: Reads, address: TopicAddress) -> dict[int, int]:
     """The next offset of each slot."""
     return store.offsets_at(address.topic, _ALWAYS_MS)
 
 
-def firsts(store: Groups, address: TopicAddress) -> dict[int, int]:
+def firsts(store: Reads, address: TopicAddress) -> dict[int, int]:
     """The first kept offset of each slot."""
     return store.offsets_at(address.topic, 0)
 
 
-def begins(store: Groups, address: TopicAddress, asked: str | Mapping[int, int]) -> dict[int, int]:
+def begins(store: Reads, address: TopicAddress, asked: str | Mapping[int, int]) -> dict[int, int]:
     """The start, as `startingOffsets` says; in a slot that it does not name, at the first."""
     if asked == LATEST:
         return heads(store, address)
@@ -66,7 +67,7 @@ def begins(store: Groups, address: TopicAddress, asked: str | Mapping[int, int])
     return found if isinstance(asked, str) else found | dict(asked)
 
 
-def ends(store: Groups, address: TopicAddress, asked: str | Mapping[int, int]) -> dict[int, int]:
+def ends(store: Reads, address: TopicAddress, asked: str | Mapping[int, int]) -> dict[int, int]:
     """The end, as `endingOffsets` says; in a slot that it does not name, behind the last."""
     found = heads(store, address)
     if isinstance(asked, str):
@@ -74,7 +75,7 @@ def ends(store: Groups, address: TopicAddress, asked: str | Mapping[int, int]) -
     return found | {slot: min(offset, found[slot]) for slot, offset in asked.items()}
 
 
-def refuse_beyond(store: Groups, address: TopicAddress, options: ReadOptions) -> None:
+def refuse_beyond(store: Reads, address: TopicAddress, options: ReadOptions) -> None:
     """Refuses offsets beyond a slot's end: what they name is not there, and would not be missed.
 
     Raises:

@@ -6,8 +6,8 @@ Every operation takes and returns batches and names the slots that it touches; w
 slot is one atomic step, what it does to several need not be. Times are the store's: `delay_ms` is
 counted from the store's clock, `at_ms` compared with it. An operation whose reply was lost can be
 repeated: publishing is idempotent by id, settling by receipt, pulling by position and receipt.
-`base` and `acts` have the operations, role by role, `documents`, `edits` and `bucket` their own;
-`types` their requests and results; `records` where messages stand, for people.
+`base` and `acts` have most operations, role by role; `documents`, `pages`, `edits` and `bucket` the
+others; `types` their requests and results; `records` where messages stand, for people.
 
 The life of a message, for one group:
 
@@ -111,6 +111,11 @@ by name, that is written by comparing versions (`documents`). What stands on doc
 once for all stores: `rosters` (who takes part, each *member* under a lease on the store's clock,
 and which slots are whose) and `controls` (what is tuned of a group, and what its workers report). A
 roster only says who is to own what; what fences is the epoch in the slot itself (`take`).
+
+**Reads.** What people and tools look at comes by pages of *sections* (`records.Section`: one sort
+of messages of one slot) and by look-ups (`pages`). Lists of timers and dead letters, peek, find,
+scan and offsets by time are written once above these (`reads`). A store says what stands in a slot;
+`standing` says what that is for a group.
 
 **Growth.** The slots of a topic are doubled while it is used, one after the other in the order of
 their numbers: slot `s` is copied into two new ones, by one more bit of the hash, and then these

@@ -1,4 +1,4 @@
-"""The roles of a store by which a person frees keys, settles the dead, mends, copies, grows."""
+"""The roles of a store by which a person mends, copies, grows."""
 
 from __future__ import annotations
 
@@ -7,33 +7,10 @@ from typing import Protocol
 
 from qframe.stores.positions import MemoryPage, Position
 from qframe.stores.records import (
-    ALL_DEAD,
-    ALL_TIMERS,
-    ChosenDead,
     Record,
     Section,
-    SectionPage,
-    TimerSpan,
 )
 from qframe.topic import Topic
-
-
-class Unblocking(Protocol):
-    """Messages that stand first for a key of a group.
-
-    These are a subject's head where subjects are queued, and in a stream the key's messages that
-    left the line.
-    """
-
-    def first_of_key(self, topic: Topic, group: str, key: str, limit: int = 100) -> list[Record]:
-        """The messages that stand first for a key, by slot and seq."""
-
-
-class DeadLetters(Protocol):
-    """Messages given up until an operator decides; the longest dead come first."""
-
-    def dead(self, topic: Topic, group: str, chosen: ChosenDead = ALL_DEAD) -> list[Record]:
-        """Dead messages, as they are chosen."""
 
 
 class Repairing(Protocol):
@@ -48,7 +25,7 @@ class Repairing(Protocol):
 
 
 class Copying(Protocol):
-    """Reading a topic section by section, and writing it down elsewhere as it stands there.
+    """Writing a topic down elsewhere as it stands, section by section; how far groups are.
 
     Numbers, offsets, due times and counts stay what they are. The caller sees to it that nobody
     else works on the topic, or the slot, meanwhile. All that writes is idempotent: what stands
@@ -61,11 +38,6 @@ class Copying(Protocol):
     Raises:
         SlotsClosed: if a slot is not open under the token.
     """
-
-    def section(
-        self, topic: Topic, section: Section, after: str = "", limit: int = 500
-    ) -> SectionPage:
-        """A page of a section: `scan` is one section after another."""
 
     def restore(
         self, topic: Topic, section: Section, records: Sequence[Record], token: str | None = None
@@ -156,20 +128,4 @@ class Growing(Protocol):
 
         Raises:
             SlotsClosed: if the slot is in use by now.
-        """
-
-
-class StoredTimers(Protocol):
-    """Finding what is not handed out, in topics that have subjects."""
-
-    def timer(self, topic: Topic, subject: str) -> list[Record]:
-        """Where the subject stands: a record for each group that has it; empty if none has."""
-
-    def timers(self, topic: Topic, span: TimerSpan = ALL_TIMERS) -> list[Record]:
-        """Timers due in a span, the next one first.
-
-        These are heads that are not handed out, waiting or todo (so overdue ones too), and the
-        delayed messages of a stream, which no group has yet. They are in the order of
-        `Record.timer_place`, in which a store has those of a moment in an order of its own. One
-        that becomes due meanwhile may come again.
         """

@@ -14,18 +14,12 @@ from qframe.stores.acts import (
     Copying,
     Growing,
     Repairing,
-    StoredTimers,
-    Unblocking,
 )
 from qframe.stores.bell import Bell
 from qframe.stores.controls import Controls
 from qframe.stores.edits import Edits
 from qframe.stores.records import (
-    Found,
     HistoryEntry,
-    Record,
-    ScanPage,
-    Sought,
     Stats,
 )
 from qframe.stores.rosters import Rosters
@@ -211,9 +205,6 @@ class Groups(Protocol):
         is refused with `SlotSplit`.
         """
 
-    def offsets_at(self, topic: Topic, at_ms: int) -> dict[int, int]:
-        """For each slot of a stream, the first kept offset that joined the log at or after then."""
-
     def epochs(self, topic: Topic, group: str) -> dict[int, str]:
         """The epoch of each slot; `NO_EPOCH` where nobody has ever owned it.
 
@@ -245,11 +236,6 @@ class Inspecting(Protocol):
         group `""`.
         """
 
-    def peek(
-        self, topic: Topic, group: str, *, states: Sequence[str], limit: int = 20
-    ) -> list[Record]:
-        """Messages that stand in one of these states, slot by slot, next ones first."""
-
     def verify(self, topic: Topic) -> list[str]:
         """Audits counts and structure; returns what is wrong, in sentences, or nothing.
 
@@ -262,18 +248,7 @@ class Inspecting(Protocol):
 
 
 class Searching(Protocol):
-    """Finding messages, and changing nothing."""
-
-    def find(self, topic: Topic, sought: Sought, limit: int = 100) -> Found:
-        """Looks messages up by what is indexed; its cost does not grow with the topic.
-
-        By offset: the message of a stream there. By key, where subjects are queued: the head, up
-        to `limit` messages behind it, and those held behind a gap. By id: messages published
-        without a key, and those whose time of publication is known (by a mark, or from an id that
-        qframe made up), unless they were delayed or moved. By id and by key: dead letters. By both,
-        where subjects are queued: the message, however far behind the head it stands. A
-        message that is found nowhere may still be there: `scan` sees all.
-        """
+    """How messages have ended."""
 
     def history(self, topic: Topic, message_id: str, slot: int | None = None) -> list[HistoryEntry]:
         """How attempts of a message have ended, and what was done to it while it waited.
@@ -287,21 +262,6 @@ class Searching(Protocol):
         """The history of the message of a key that was handled, cancelled, or died last.
 
         By group, as `history`; nothing of a group in which none has ended, nor of a stream.
-        """
-
-    def scan(
-        self, topic: Topic, place: str | None = None, limit: int = 500,
-        sought: Sought | None = None,
-    ) -> ScanPage:  # fmt: skip
-        """Looks at about `limit` messages from a place on, in an order that is the same each time.
-
-        The page has those of them that are sought; all where nothing is said of that. Dead letters
-        of an id or a key are looked up, and not counted.
-        A message that goes on meanwhile is seen once at least, since its next place is looked at
-        later; one that goes back, such as a dead letter that is retried, may be passed over.
-
-        Raises:
-            BadOption: if `place` is not that of a page of this topic.
         """
 
 
@@ -318,8 +278,8 @@ class Logs(Protocol):
 
 
 class Store(
-    Topics, Publishing, Pulling, Settling, Groups, StoredTimers, Unblocking, Edits, Repairing,
-    Copying, Growing, Inspecting, Searching, Logs, Rosters, Controls, Protocol,
+    Topics, Publishing, Pulling, Settling, Groups, Edits, Repairing, Copying, Growing, Inspecting,
+    Searching, Logs, Rosters, Controls, Protocol,
 ):  # fmt: skip
     """All of them, in one place."""
 

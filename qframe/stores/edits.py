@@ -18,10 +18,10 @@ from collections.abc import Collection, Sequence
 from enum import IntEnum
 from typing import Final, NamedTuple, Protocol
 
-from qframe.codec import KEYLESS
 from qframe.outcomes import Moved
-from qframe.stores.acts import DeadLetters
+from qframe.stores.reads import Reads
 from qframe.stores.records import ALL_DEAD, ChosenDead, HeadPlace
+from qframe.stores.rules import slots_of
 from qframe.topic import Topic
 
 
@@ -102,13 +102,6 @@ class Edit(NamedTuple):
         return Moved.DONE if is_meant else Moved.ABSENT
 
 
-def slots_of(topic: Topic, subject: str, seen: int | None = None) -> Sequence[int]:
-    """Where a subject may stand: one that is no key does not tell, but where it was seen does."""
-    if not subject.startswith(KEYLESS):
-        return (topic.slot_of(subject.encode()),)
-    return topic.all_slots if seen is None or seen not in topic.all_slots else (seen,)
-
-
 class Rewriting(Protocol):
     """Changing what stands in a store."""
 
@@ -137,7 +130,7 @@ class Rewriting(Protocol):
         """
 
 
-class Edits(DeadLetters, Rewriting, Protocol):
+class Edits(Reads, Rewriting, Protocol):
     """Freeing keys, and settling the dead."""
 
     def hasten(self, topic: Topic, group: str, place: HeadPlace) -> Moved:

@@ -18,6 +18,7 @@ class Position(msgspec.Struct, kw_only=True, frozen=True):
         published: of a topic with subjects, how many messages the group was given.
         acked, cancelled: how many it has acknowledged, and how many were taken out.
         max_parked: of a stream, with what it was subscribed last.
+        receipt, lease_until_ms: of a stream, those of its window; they are not restored.
     """
 
     slot: int
@@ -29,6 +30,20 @@ class Position(msgspec.Struct, kw_only=True, frozen=True):
     acked: int = 0
     cancelled: int = 0
     max_parked: int = 0
+    receipt: str | None = None
+    lease_until_ms: int | None = None
+
+    def state_of(self, offset: int) -> str:
+        """Where an offset of the line stands."""
+        if offset < self.floor or any(start <= offset < end for start, end in self.settled):
+            return "settled"
+        return "doing" if offset < self.read else "todo"
+
+    def unsettled(self) -> list[tuple[int, int]]:
+        """The parts of the window that are not settled: starts and ends."""
+        ends = [self.floor, *(end for pair in self.settled for end in pair), self.read]
+        pairs = zip(ends[::2], ends[1::2], strict=True)
+        return [(start, end) for start, end in pairs if start < end]
 
 
 class MemoryPage(NamedTuple):

@@ -29,6 +29,11 @@ class DeadPlace(NamedTuple):
     def __str__(self) -> str:
         return f"{self.died_at_ms}-{self.slot}-{self.seq}"
 
+    @classmethod
+    def read(cls, text: str) -> DeadPlace:
+        """The place that a text tells; the first one of all if it is empty."""
+        return cls(*map(int, text.split("-"))) if text else cls(-1, 0, 0)
+
 
 class HeadPlace(NamedTuple):
     """A message that stands first, by its number too: so only what was seen is changed."""
@@ -51,6 +56,14 @@ class TimerPlace(NamedTuple):
     group: str
     id: str
 
+    def __str__(self) -> str:
+        return msgspec.json.encode(self).decode()
+
+    @classmethod
+    def read(cls, text: str) -> TimerPlace:
+        """The place that a text tells; the first one of all if it is empty."""
+        return msgspec.json.decode(text, type=cls) if text else cls(0, -1, 0, "", "")
+
 
 class TimerSpan(NamedTuple):
     """The timers of a page: the first ones of those that are due in `[from_ms, until_ms)`.
@@ -68,17 +81,14 @@ class TimerSpan(NamedTuple):
     after: TimerPlace | None = None
 
     @property
-    def first_ms(self) -> int:
-        """The due time from which on they are looked for."""
-        return max(self.from_ms, self.after.due_ms if self.after else 0)
+    def first_place(self) -> TimerPlace:
+        """The place behind which they stand."""
+        first = TimerPlace(max(0, self.from_ms), -1, 0, "", "")
+        return first if self.after is None else max(first, self.after)
 
     def covers(self, due_ms: int | None) -> bool:
         """Whether a due time lies within its bounds."""
         return self.from_ms <= (due_ms or 0) < self.until_ms
-
-    def is_behind(self, place: TimerPlace) -> bool:
-        """Whether a place lies behind `after`."""
-        return self.after is None or place > self.after
 
 
 ALL_TIMERS: Final = TimerSpan()
@@ -232,11 +242,14 @@ class Sought(msgspec.Struct, kw_only=True, frozen=True):
     first_slot: int | None = None
     state: str | None = None
 
+    def names(self, record: Record) -> bool:
+        """Whether a record is of a message with the id and the key that are sought."""
+        return self.id in (None, record.id) and self.key in (None, record.key)
+
     def fits(self, record: Record) -> bool:
         """Whether a record is of a message that is sought."""
         return (
-            (self.id is None or record.id == self.id)
-            and (self.key is None or record.key == self.key)
+            self.names(record)
             and (self.offset is None or record.seq == self.offset)
             and (self.slot is None or record.slot == self.slot)
             and (self.state is None or record.state == self.state)
@@ -322,7 +335,15 @@ class ScanPage(msgspec.Struct):
 
 
 class Section(NamedTuple):
-    """One sort of messages of one slot; of one group, where groups have their own."""
+    """One sort of messages of one slot; of one group, where groups have their own.
+
+    What a slot has for all groups: `line`, the log of a stream by offset; `later`, what is delayed
+    before it joins that, and the same by due time as `delayed`; `held`, what waits behind a gap.
+    What a group has: `heads`, `behind` them, and `dead`. These are in the store's own order. The
+    heads by their turns are `doing`, `todo` and `waiting`, each whole in one page; those of the
+    last two by due time are `timers`, in the order of `TimerPlace`. `died` are the dead by their
+    death, in the order of `DeadPlace`.
+    """
 
     slot: int
     part: str
@@ -335,6 +356,43 @@ class SectionPage(NamedTuple):
     records: list[Record]
     looked: int
     after: str | None
+
+
+class PageAsk(NamedTuple):
+    """A page that is asked for.
+
+    Attributes:
+        section: of what.
+        after: where the page before has ended; an offset to begin with in a `line`; the text of a
+            place in `timers`, `delayed` and `died`.
+        limit: how many messages, about.
+        sought: in a scan, the messages that are wanted. Others may be left out, dead ones that are
+            named are looked up and not counted, and heads may come with what is behind them.
+    """
+
+    section: Section
+    after: str = ""
+    limit: int = 500
+    sought: Sought | None = None
+
+
+class LookUp(NamedTuple):
+    """Messages of a section that are looked up.
+
+    Attributes:
+        section: `heads`, `behind`, `dead` or `held`.
+        by: `subject` of heads and of what is behind them, `seq`, `id` or `key` of the dead, `key`
+            of what is held.
+        values: what leads to them; seqs as texts.
+        limit: how many at most for each value.
+        id: of what is behind a head, only the messages with this id.
+    """
+
+    section: Section
+    by: str
+    values: Sequence[str]
+    limit: int = 2**31
+    id: str | None = None
 
 
 def told_apart(last_words: str | None) -> tuple[str | None, str | None]:

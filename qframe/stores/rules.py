@@ -8,11 +8,12 @@ A script of Redis can share no Python: `redis/scripts/parts/places.lua`, `arrive
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import Final, Protocol
 
 from qframe.codec import KEYLESS
 from qframe.stores.types import Entry, Settlement
-from qframe.topic import MAX_KEY_BYTES, Kind
+from qframe.topic import MAX_KEY_BYTES, Kind, Topic
 
 RANKED: Final = (Kind.ORDERED, Kind.PRIORITY)
 """The kinds whose priority orders due heads before their due times do."""
@@ -63,6 +64,13 @@ def subject_of_parked(key: str | None, offset: int) -> str:
         return str(offset)
     # A key of the full length has no room for it, and may share the subject of a shorter one.
     return KEYLESS + key if _LIKE_AN_OFFSET.fullmatch(key) and len(key) < MAX_KEY_BYTES else key
+
+
+def slots_of(topic: Topic, subject: str, seen: int | None = None) -> Sequence[int]:
+    """Where a subject may stand: one that is no key does not tell, but where it was seen does."""
+    if not subject.startswith(KEYLESS):
+        return (topic.slot_of(subject.encode()),)
+    return topic.all_slots if seen is None or seen not in topic.all_slots else (seen,)
 
 
 def replaced_due(kind: Kind, old_ms: int, new_ms: int, now_ms: int) -> int:

@@ -19,6 +19,7 @@ from qframe.stores.growth_lease import GrowthLease
 from qframe.stores.positions import Position
 from qframe.stores.records import Record, Section
 from qframe.stores.searching import next_token
+from qframe.stores.standing import keeping
 from qframe.stores.types import SlotsClosed
 from qframe.topic import Topic
 
@@ -123,13 +124,15 @@ class Splitting:
         self._copy_sequences()
         for records in self._pages(self._shared, ""):
             self._restore(self._shared, "", records)
-        for group in self._groups():
+        for group in keeping(self._store, self._topic):
             self._copy_group(group)
         self._end_numbers()
 
     def queued(self) -> Iterator[Page]:
         """Pages of what is copied while the slot is closed."""
-        of_groups = [(part, group) for group in self._groups() for part in _OF_GROUPS]
+        of_groups = [
+            (part, group) for group in keeping(self._store, self._topic) for part in _OF_GROUPS
+        ]
         for part, group in [(self._shared, ""), *of_groups]:
             with suppress(UnknownGroup):  # it was dropped since
                 for records in self._pages(part, group):
@@ -179,15 +182,6 @@ class Splitting:
             return self.slot in self._owned(self._topic, group)
         except UnknownGroup:  # it was dropped since
             return False
-
-    def _groups(self) -> list[str]:
-        """The groups, and what no group has claimed."""
-        names = self._store.groups(self._topic)
-        if self._topic.has_subjects:
-            with suppress(UnknownGroup):
-                self._store.positions(self._topic, "")
-                names = ["", *names]
-        return names
 
     # Where things go.
 

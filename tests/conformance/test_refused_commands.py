@@ -143,7 +143,6 @@ def test_what_is_damaged(bench: Bench, refusing: Refusing, kind: str) -> None:
         assert store.verify(topic)
         assert store.repair(topic)
         bench.kill(topic, *bench.got(topic))
-        refusing.admin.delete(group + "named")
         assert store.dead(topic, "g", ChosenDead([f"{turn}-3"]))
         store.sweep(topic)
 

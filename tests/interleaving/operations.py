@@ -22,7 +22,16 @@ from qframe.outcomes import Verdict
 from qframe.roster import Roster
 from qframe.stores.base import Store
 from qframe.stores.documents import NO_VERSION, WHOLE, Place, Space, Span, Write
-from qframe.stores.records import ChosenDead, Found, HeadPlace, ScanPage, Sought
+from qframe.stores.records import (
+    ChosenDead,
+    Found,
+    HeadPlace,
+    LookUp,
+    PageAsk,
+    ScanPage,
+    Section,
+    Sought,
+)
 from qframe.stores.types import LeaseRef, PullRequest, PullTerms
 from qframe.topic import Kind, Topic
 
@@ -258,6 +267,11 @@ def _find(by: Actor) -> Act:
     return lambda store, topic: store.find(topic, sought)
 
 
+def _marked(by: Actor) -> Act:
+    ids = by.scene.ids
+    return lambda store, topic: store.marked(topic, ids)
+
+
 def _find_id(by: Actor) -> Act:
     sought = Sought(id=by.draw.choice(by.scene.ids))
     return lambda store, topic: store.find(topic, sought)
@@ -320,6 +334,12 @@ def _of_roster(found: Roster | None) -> Any:
 
 
 STATES = ("doing", "todo", "waiting", "held", "dead")
+
+ASKS = [
+    PageAsk(Section(0, part, "g"))
+    for part in ("later", "held", "behind", "heads", "dead", "doing", "timers", "died")
+]
+LOOK_UPS = [LookUp(Section(0, part, "g"), "subject", ["a"]) for part in ("behind", "heads")]
 
 OPERATIONS = [
     Operation("declare", _declare),
@@ -393,6 +413,11 @@ OPERATIONS = [
     Operation("repair", _each(lambda store, topic: store.repair(topic)), looks=True),
     Operation("verify", _each(lambda store, topic: store.verify(topic)), looks=True),
     Operation("now_ms", _each(lambda store, topic: store.now_ms()), looks=True),
+    Operation("pages", _each(lambda store, topic: store.pages(topic, ASKS)), looks=True,
+              seen=lambda pages: [sorted(plain(page.records), key=str) for page in pages]),
+    Operation("look_up", _each(lambda store, topic: store.look_up(topic, LOOK_UPS)), looks=True),
+    Operation("spans", _each(lambda store, topic: store.spans(topic)), (Kind.STREAM,), looks=True),
+    Operation("marked", _marked, looks=True, seen=sorted),
     Operation("read_log", _each(lambda store, topic: store.read_log(topic, 0, 0, 100)),
               (Kind.STREAM,), looks=True),
     # By hand: each looks first, and changes then.

@@ -14,6 +14,7 @@ from qframe.stores.base import Store, Topics
 from qframe.stores.controls import Controls
 from qframe.stores.edits import Edits
 from qframe.stores.model.store import ModelStore
+from qframe.stores.reads import Reads
 from qframe.stores.rosters import Rosters
 from qframe.stores.types import PullRequest, PullTerms
 from qframe.topic import Kind, Topic
@@ -100,7 +101,7 @@ def endings(
 
 ABOVE = {
     name: function
-    for role in (Topics, Rosters, Controls, Edits)
+    for role in (Topics, Reads, Rosters, Controls, Edits)
     for name, function in vars(role).items()
     if callable(function) and not name.startswith("_")
 }

@@ -12,7 +12,7 @@ from typing import Any
 from qframe.drivers.redis import Call, Redis, Request
 
 # What these scripts do can be seen in nothing.
-LOOKING_SCRIPTS = ("stats", "roster", "offsets_at")
+LOOKING_SCRIPTS = ("stats", "roster")
 _TABLE = re.compile(r"\bqframe_(\w+)")
 _BEGINS = ("BEGIN", "START", "SET TRANSACTION")
 _CHANGES = ("INSERT", "UPDATE", "DELETE", "COPY")

@@ -57,9 +57,9 @@ TIMING: Final = [
     ),
     Mutant(
         "a page of what waits for a stream leaves out the same moment in other slots",
-        "stores/sql/timers.py",
-        "            elif self.later == after.slot:\n",
-        "            else:\n",
+        "stores/sql/pages.py",
+        "        elif (0, slot) < (after.seq, after.slot):  # those of that moment are before it\n",
+        "        else:\n",
         conforms("timers", "sqlite"),
     ),
     Mutant(

@@ -20,14 +20,15 @@ from typing import TYPE_CHECKING, Any, Final
 from qframe.errors import PublishUnknown, StoreUnavailable, TopicMismatch, UnknownTopic
 from qframe.producing.catalog import TopicCatalog
 from qframe.producing.producer import Producer
-from qframe.stores.model import inspect
+from qframe.stores.model.pages import records_of
 from qframe.stores.model.state import UNCLAIMED, TopicState
+from qframe.stores.records import Section
 from qframe.topic import Topic
 from simulation.ledger import Broken
 from simulation.operating import SimulatedOperators
 from simulation.plan import TopicChange
 from simulation.scheduler import Process
-from simulation.store import REDECLARED, Connection
+from simulation.store import REDECLARED, Connection, standing
 
 if TYPE_CHECKING:
     from simulation.world import World
@@ -196,7 +197,10 @@ class SimulatedRedeclaring(SimulatedOperators[TopicChange]):
         now_ms = self.world.server.now_ms()
         return Counter(
             one.id for number in state.groups.get(group, ())
-            for one in inspect.records(state, group, number, now_ms)
+            for one in (
+                *standing(state, group, number, now_ms),
+                *records_of(state, Section(number, "held", ""), now_ms),
+            )
         )  # fmt: skip
 
     def _log(self, what: str) -> None:

@@ -17,9 +17,11 @@ from qframe.schedules.records import TOPIC as SCHEDULES
 from qframe.stores.controls import Controls
 from qframe.stores.documents import Space
 from qframe.stores.edits import Becomes, Edit
-from qframe.stores.model import inspect
+from qframe.stores.model.pages import records_of
+from qframe.stores.model.state import TopicState
 from qframe.stores.model.store import ModelStore
-from qframe.stores.records import ChosenDead, Record
+from qframe.stores.reads import Reads
+from qframe.stores.records import ChosenDead, Record, Section
 from qframe.stores.redis.pull import LOOK_AGAIN_MS
 from qframe.stores.rosters import Rosters
 from qframe.stores.types import (
@@ -207,9 +209,7 @@ class SimulatedServer(ModelStore):
         state = self._state(topic)
         cursors = state.groups.get(group, {})
         for number in cursors.keys() & set(slots):
-            for one in inspect.records(state, group, number, self._now_ms()):
-                if one.seq is not None:
-                    yield one
+            yield from standing(state, group, number, self._now_ms())
 
     def standing(self, topic: Topic) -> set[str]:
         """The workers whose pulls stand in slots that are in use."""
@@ -274,6 +274,16 @@ class SimulatedServer(ModelStore):
                 self.ledger.log("store", "answers {} for {} with {}", address, group, reply)
                 return True
         return False
+
+
+def standing(state: TopicState, group: str, number: int, now_ms: int) -> Iterator[Record]:
+    """What a group has to handle still in a slot, or has given up."""
+    cursor = state.groups[group][number]
+    for one in records_of(state, Section(number, "line", ""), now_ms):
+        if cursor.floor <= (one.seq or 0) and one.seq not in cursor.settled:
+            yield one
+    for part in ("heads", "behind", "dead"):
+        yield from records_of(state, Section(number, part, group), now_ms)
 
 
 def _bell_of(address: str) -> str:
@@ -591,8 +601,8 @@ def _through(name: str) -> Callable[..., Any]:
     return call
 
 
-# What is written above documents runs in the process, and each of its steps goes to the store.
-for _role in (Rosters, Controls):
+# What is written once for all stores runs in the process, and each of its steps goes to the store.
+for _role in (Rosters, Controls, Reads):
     for _name, _above in vars(_role).items():
         if callable(_above) and not _name.startswith("_"):
             setattr(Connection, _name, _above)

@@ -13,7 +13,7 @@ from qframe.drivers.redis import Redis
 from qframe.spark.options import TopicAddress, read_options
 from qframe.spark.ranges import PAGE, PAGE_BYTES, Range, read_range
 from qframe.spark.reader import DeadReader
-from qframe.stores.redis.logs import read_log
+from qframe.stores.redis.logs import read_logs
 
 
 class Interrupted:
@@ -23,12 +23,12 @@ class Interrupted:
         self._redis = redis
         self._happens: Callable[[], None] | None = happens
 
-    def ask(self, key: str, command: str, *arguments: Any) -> Any:
-        answer = self._redis.ask(key, command, *arguments)
-        if command == "XRANGE" and self._happens is not None:
+    def ask_many(self, questions: Any) -> Any:
+        answers = self._redis.ask_many(questions)
+        if questions[0][1] == "XRANGE" and self._happens is not None:
             self._happens, happens = None, self._happens
             happens()
-        return answer
+        return answers
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._redis, name)
@@ -44,11 +44,13 @@ def test_a_page_of_a_log_that_is_trimmed_meanwhile_ends_before_the_gap(redis_spa
         redis_space.trim(topic)
 
     store: Any = redis_space.store
-    page = read_log(Interrupted(store._redis, trim), store._keys(topic), 0, 0, 100)  # type: ignore[arg-type]
+    redis, keys = store._redis, store._keys(topic)
+    [page] = read_logs(Interrupted(redis, trim), keys, [(0, 0, 100)])  # type: ignore[arg-type]
     assert redis_space.store.offsets_at(topic, 0) == {0: 80}
     assert [each.seq for each in page] == list(range(len(page)))
     assert 0 < len(page) < 80
-    assert read_log(store._redis, store._keys(topic), 0, len(page), 100)[0].seq == 80
+    [rest] = read_logs(redis, keys, [(0, len(page), 100)])
+    assert rest[0].seq == 80
 
 
 def test_what_large_bodies_a_task_holds_at_once_is_bounded(space: Space) -> None:

@@ -26,7 +26,7 @@ from qframe.stores.redis.envelopes import META
 
 PARTS = sorted(path.stem for path in (FOLDER / "parts").glob("*.lua"))
 MAY_NOT_FILL = {"publish_stream", "publish_subjects", "edit", "restore"}
-READS = {"find_dead", "history", "list_documents", "look", "offsets_at"}
+READS = {"history", "list_documents", "look"}
 MAX_LINES, MAX_WIDTH = 200, 100
 INCLUDE = re.compile(r"^ *--@include (.+)$", re.MULTILINE)
 DEFINED = re.compile(r"^local (?:function )?([\w, ]+?)(?:\(| =)", re.MULTILINE)

@@ -17,6 +17,8 @@ from qframe.stores.controls import Controls
 from qframe.stores.documents import DocumentBells, Documents
 from qframe.stores.edits import Edits, Rewriting
 from qframe.stores.model.store import ModelStore
+from qframe.stores.pages import Pages, Reader
+from qframe.stores.reads import Reads
 from qframe.stores.redis.store import RedisStore
 from qframe.stores.rosters import Rosters
 from qframe.stores.sql.store import SqlStore
@@ -29,9 +31,6 @@ ROLES = {
     base.Groups: "groups",
     Documents: "documents",
     Buckets: "buckets",
-    base.StoredTimers: "timers",
-    acts.Unblocking: "unblock",
-    acts.DeadLetters: "dead",
     Rewriting: "edits",
     acts.Repairing: "repair",
     acts.Copying: "copying",
@@ -39,8 +38,9 @@ ROLES = {
     base.Inspecting: "inspect",
     base.Searching: "search",
     base.Logs: "logs",
+    Pages: "pages",
 }
-ABOVE = (base.Topics, Controls, Rosters, Edits)
+ABOVE = (base.Topics, Controls, Rosters, Reads, Edits)
 MIRRORED = {*ROLES.values(), "bell", "role", "store"}
 STORES = {"model": ModelStore, "redis": RedisStore, "sql": SqlStore}
 FOLDER = Path(qframe.stores.__file__).parent
@@ -57,14 +57,10 @@ def test_a_store_has_a_file_for_each_role_and_names_its_others(name: str) -> Non
 
 def test_the_roles_are_all_that_a_store_offers() -> None:
     protocols = {each for each in base.Store.__mro__ if each.__module__.startswith("qframe.")}
-    assert protocols - {base.Store, base.Topics, Controls, Rosters, Edits, DocumentBells} == set(
-        ROLES
-    )
+    assert protocols - {base.Store, *ABOVE, Reader, DocumentBells} == set(ROLES)
 
 
-@pytest.mark.parametrize(
-    "written_once", [base.Topics, Controls, Rosters, Edits], ids=lambda role: role.__name__
-)
+@pytest.mark.parametrize("written_once", ABOVE, ids=lambda role: role.__name__)
 @pytest.mark.parametrize("name", STORES)
 def test_what_stands_on_other_operations_is_written_once(name: str, written_once: type) -> None:
     for operation in [each for each in vars(written_once) if not each.startswith("_")]:

@@ -5,7 +5,7 @@
     circumstances of a ───┘
     group: pause, roster, reports
 
-`explainer` looks a message up in topics, by what is indexed first (`Searching.find`), then by a
+`explainer` looks a message up in topics, by what is indexed first (`Reads.find`), then by a
 bounded scan. `circumstances` has what is known of a group: how it is tuned and paused, who lives
 and owns which slots, and what the workers last said of themselves. `reasons` says from both, for
 one record, which causes there are, in the order in which they have to go; it asks nobody. `cause`

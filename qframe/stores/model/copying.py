@@ -9,7 +9,6 @@ from typing_extensions import override
 from qframe.stores.acts import Copying
 from qframe.stores.model.growing import use_token
 from qframe.stores.model.role import ModelRole
-from qframe.stores.model.search import page_of
 from qframe.stores.model.state import (
     DeadLetter,
     GroupCursor,
@@ -20,22 +19,13 @@ from qframe.stores.model.state import (
     TopicState,
 )
 from qframe.stores.positions import MemoryPage, Position
-from qframe.stores.records import Record, Section, SectionPage
+from qframe.stores.records import Record, Section
 from qframe.stores.searching import PASSED_MS, RESTORED
 from qframe.topic import Topic
 
 
 class ModelCopying(ModelRole, Copying):
     """Whole slots under the lock."""
-
-    @override
-    def section(
-        self, topic: Topic, section: Section, after: str = "", limit: int = 500
-    ) -> SectionPage:
-        with self._lock:
-            if section.group:
-                self._group(topic, section.group)
-            return page_of(self._state(topic), section, after, limit, self._now_ms())
 
     @override
     def restore(
@@ -150,7 +140,8 @@ def position_of(number: int, cursor: GroupCursor) -> Position:
     return Position(
         slot=number, floor=cursor.floor, read=cursor.read, base=cursor.base,
         settled=_ranges(sorted(cursor.settled)), published=cursor.published, acked=cursor.acked,
-        cancelled=cursor.cancelled, max_parked=cursor.max_parked,
+        cancelled=cursor.cancelled, max_parked=cursor.max_parked, receipt=cursor.receipt,
+        lease_until_ms=cursor.lease_until_ms,
     )  # fmt: skip
 
 

@@ -50,11 +50,6 @@ class ModelGroups(ModelRole, Groups):
         self._ring(topic)
 
     @override
-    def offsets_at(self, topic: Topic, at_ms: int) -> dict[int, int]:
-        with self._lock:
-            return offsets_at(self._state(topic), at_ms)
-
-    @override
     def epochs(self, topic: Topic, group: str) -> dict[int, str]:
         with self._lock:
             cursors, state = self._group(topic, group), self._state(topic)
@@ -122,17 +117,6 @@ def seek(state: TopicState, group: dict[int, GroupCursor], positions: Mapping[in
         cursor.heads.clear()
         cursor.receipt = None
         cursor.acked = cursor.cancelled = 0
-
-
-def offsets_at(state: TopicState, at_ms: int) -> dict[int, int]:
-    """The first kept offset of each slot that joined the log at a time or later."""
-    return {
-        number: min(
-            (seq for seq, message in slot.log.items() if message.joined_at_ms >= at_ms),
-            default=slot.head,
-        )
-        for number, slot in state.in_use.items()
-    }
 
 
 def take(

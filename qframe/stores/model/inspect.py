@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from operator import attrgetter
-
 from typing_extensions import override
 
-from qframe.codec import time_of_token
 from qframe.stores import rules
 from qframe.stores.base import Inspecting
 from qframe.stores.model.role import ModelRole
-from qframe.stores.model.state import UNCLAIMED, GroupCursor, QueuedHead, StoredMessage, TopicState
-from qframe.stores.records import Record, Stats, TimerSpan, told_apart, unclaimed
-from qframe.topic import Kind, Topic
+from qframe.stores.model.state import UNCLAIMED, GroupCursor, TopicState
+from qframe.stores.records import Stats, unclaimed
+from qframe.topic import Topic
 
 
 class ModelInspecting(ModelRole, Inspecting):
@@ -25,14 +21,6 @@ class ModelInspecting(ModelRole, Inspecting):
             if group is not None:
                 self._group(topic, group)
             return stats(self._state(topic), group, self._now_ms())
-
-    @override
-    def peek(
-        self, topic: Topic, group: str, *, states: Sequence[str], limit: int = 20
-    ) -> list[Record]:
-        with self._lock:
-            self._group(topic, group)
-            return peek(self._state(topic), group, states, limit, self._now_ms())
 
     @override
     def verify(self, topic: Topic) -> list[str]:
@@ -92,77 +80,6 @@ def _stats_of(state: TopicState, name: str, number: int, cursor: GroupCursor, no
     return one
 
 
-def records(state: TopicState, group: str, number: int, now_ms: int) -> Iterator[Record]:
-    """A slot's messages that are not settled: doing, todo, waiting, held back, dead."""
-    cursor, slot = state.groups[group][number], state.slots[number]
-    where: dict[str, object] = {"topic": state.topic.name, "group": group or None, "slot": number}
-    for seq in range(cursor.floor, cursor.read):
-        if seq not in cursor.settled:
-            yield _record(
-                slot.log[seq], seq, state="doing", lease_until_ms=cursor.lease_until_ms,
-                held_since_ms=time_of_token(cursor.receipt), **where,
-            )  # fmt: skip
-    heads = sorted(cursor.heads.items(), key=lambda each: _rank(state.topic.kind, each[1], now_ms))
-    ahead = [each for each in heads if each[1].in_doing or each[1].due_ms <= now_ms]
-    for subject, head in ahead:
-        yield from _of_head(subject, head, now_ms, where)
-    for seq in range(cursor.read, slot.head if not state.topic.has_subjects else 0):
-        yield _record(slot.log[seq], seq, state="todo", **where)
-    for subject, head in heads[len(ahead) :]:
-        yield from _of_head(subject, head, now_ms, where)
-    yield from kept_back(state, number)
-    for one in cursor.dead:
-        yield _record(
-            one.message, one.seq, state="dead", attempts=one.attempts, error=one.error,
-            traceback=one.traceback, died_at_ms=one.died_at_ms,
-            subject=one.message.subject or None, priority=one.message.priority, **where,
-        )  # fmt: skip
-
-
-def kept_back(state: TopicState, number: int) -> Iterator[Record]:
-    """Messages that no group has seen yet: delayed before a stream, held behind gaps."""
-    slot = state.slots[number]
-    where: dict[str, object] = {"topic": state.topic.name, "group": None, "slot": number}
-    for message in sorted(slot.later, key=lambda each: (each.due_ms, each.id)):
-        yield _record(message, None, state="waiting", due_ms=message.due_ms, **where)
-    for key, held in sorted(slot.held.items()):
-        for sequence, each in sorted(held.items()):
-            yield _record(
-                each.message, None, state="held", subject=key, due_ms=each.passed_at_ms,
-                priority=each.message.priority, sequence=sequence, **where,
-                error=f"waits for a sequence number before {sequence}",
-            )  # fmt: skip
-
-
-def peek(
-    state: TopicState, group: str, states: Sequence[str], limit: int, now_ms: int
-) -> list[Record]:
-    """Messages that stand in one of these states, slot by slot, next ones first."""
-    found = [
-        record
-        for number in state.topic.all_slots
-        for record in records(state, group, number, now_ms)
-        if record.state in states
-    ]
-    return found[:limit]
-
-
-def in_log(
-    state: TopicState, group: str | None, number: int, seq: int, message: StoredMessage, now_ms: int
-) -> Iterator[Record]:
-    """A message of the log for a group, unless it stands elsewhere for that; None is for all."""
-    facts: dict[str, object] = {"topic": state.topic.name, "group": group, "slot": number}
-    if group is None:
-        yield _record(message, seq, state="todo", **facts)
-        return
-    for record in records(state, group, number, now_ms):
-        if record.seq == seq:
-            if record.subject is None and record.state != "dead":
-                yield record
-            return
-    yield _record(message, seq, state="settled", **facts)
-
-
 def verify(state: TopicState, now_ms: int) -> list[str]:
     """The faults, in sentences; nothing if there is none."""
     wrong = []
@@ -191,64 +108,3 @@ def verify(state: TopicState, now_ms: int) -> list[str]:
 
 def _stands_in_line(cursor: GroupCursor, offset: int) -> bool:
     return offset >= cursor.floor and offset not in cursor.settled
-
-
-def timers(state: TopicState, span: TimerSpan, now_ms: int) -> list[Record]:
-    """The timers due in a span, in the order of their places."""
-    found = [
-        record_of_head(state, name, number, subject, head, now_ms)
-        for name in state.groups
-        for number, cursor in state.cursors(name).items()
-        for subject, head in cursor.heads.items()
-        if not head.in_doing
-    ]
-    if not state.topic.has_subjects:
-        found += [each for number in state.topic.all_slots for each in kept_back(state, number)]
-    within = [record for record in found if span.covers(record.due_ms)]
-    return sorted(within, key=attrgetter("timer_place"))
-
-
-def record_of_head(
-    state: TopicState, group: str, number: int, subject: str, head: QueuedHead, now_ms: int
-) -> Record:
-    """A head, for people."""
-    where: dict[str, object] = {"topic": state.topic.name, "group": group or None, "slot": number}
-    return next(_of_head(subject, head, now_ms, where))
-
-
-def _of_head(
-    subject: str, head: QueuedHead, now_ms: int, where: dict[str, object]
-) -> Iterator[Record]:
-    stands = "doing" if head.in_doing else "todo" if head.due_ms <= now_ms else "waiting"
-    error, traceback = told_apart(head.error)
-    yield _record(
-        head.message, head.seq, state=stands, subject=subject, due_ms=head.due_ms,
-        priority=head.message.priority, attempts=head.tries, lost=head.lost, error=error,
-        traceback=traceback, lease_until_ms=head.lease_until_ms if head.in_doing else None,
-        held_since_ms=time_of_token(head.receipt), given=head.given, **where,
-    )  # fmt: skip
-    for place, message in enumerate(head.behind, start=1):
-        behind = stands if not head.in_doing else "doing" if place < head.given else "todo"
-        yield _record(
-            message, message.seq, state=behind, subject=subject, due_ms=message.due_ms,
-            priority=message.priority,
-            lease_until_ms=head.lease_until_ms if behind == "doing" else None,
-            held_since_ms=time_of_token(head.receipt) if behind == "doing" else None, **where,
-        )  # fmt: skip
-
-
-def _rank(kind: Kind, head: QueuedHead, now_ms: int) -> tuple[int, tuple[int, ...]]:
-    """Doing before todo before waiting, each in its order."""
-    if head.in_doing:
-        return 0, (head.lease_until_ms, head.due_ms, head.seq)
-    if head.due_ms <= now_ms:
-        return 1, head.order(kind)
-    return 2, (head.due_ms, head.seq)
-
-
-def _record(message: StoredMessage, seq: int | None, **facts: object) -> Record:
-    fields: dict[str, object] = {"subject": None, **facts}
-    return Record(
-        seq=seq, id=message.id, key=message.key, headers=message.headers, body=message.body,
-        published_at_ms=message.published_at_ms, **fields,  # type: ignore[arg-type]
-    )  # fmt: skip

@@ -14,21 +14,19 @@ from qframe.stores.edits import Edits
 from qframe.stores.model.bell import EventBell
 from qframe.stores.model.buckets import ModelBuckets
 from qframe.stores.model.copying import ModelCopying
-from qframe.stores.model.dead import ModelDeadLetters
 from qframe.stores.model.documents import ModelDocuments
 from qframe.stores.model.edits import ModelRewriting
 from qframe.stores.model.groups import ModelGroups
 from qframe.stores.model.growing import ModelGrowing
 from qframe.stores.model.inspect import ModelInspecting
 from qframe.stores.model.logs import ModelLogs
+from qframe.stores.model.pages import ModelPages
 from qframe.stores.model.publish import ModelPublishing
 from qframe.stores.model.pull import ModelPulling
 from qframe.stores.model.repair import ModelRepairing
 from qframe.stores.model.search import ModelSearching
 from qframe.stores.model.settle import ModelSettling
-from qframe.stores.model.timers import ModelTimers
 from qframe.stores.model.topics import ModelTopics
-from qframe.stores.model.unblock import ModelUnblocking
 from qframe.stores.rosters import Rosters
 from qframe.stores.types import Capabilities
 from qframe.topic import Topic
@@ -38,9 +36,8 @@ _CAPABILITIES: Final = Capabilities(bell=True)
 
 class ModelStore(
     ModelTopics, ModelPublishing, ModelPulling, ModelSettling, ModelGroups, ModelDocuments,
-    ModelBuckets, ModelTimers, ModelUnblocking, ModelDeadLetters, ModelRewriting, ModelRepairing,
-    ModelInspecting, ModelSearching, ModelLogs, ModelCopying, ModelGrowing, Rosters, Controls,
-    Edits, Topics,
+    ModelBuckets, ModelPages, ModelRewriting, ModelRepairing, ModelInspecting, ModelSearching, ModelLogs,
+    ModelCopying, ModelGrowing, Topics, Rosters, Controls, Edits,
 ):  # fmt: skip
     """Messages in this process's memory.
 

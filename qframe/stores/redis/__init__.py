@@ -77,10 +77,8 @@ or anything else stands in the way, it rings instead. So a worker that has died 
 A cluster's nodes know their own listeners only, so no pull stands there. Groups that keep order
 have none either, since a pull of theirs looks at all that is parked.
 
-Each dead letter has one member of `named`, also one that cannot be read, so `named` is as long as
-`dead` where all can be looked up by it. In a store that was written before there was `named`, it is
-shorter: there a look-up reads all dead letters, while `sweep` adds their leads, 500 a slot at a
-time. An id that was assigned to an unreadable message tells its place and needs no look-up.
+Each dead letter has one member of `named`, also one that cannot be read. An id that was assigned to
+an unreadable message tells its place and needs no look-up.
 
 Layout. The hash of topics has with each kind the number of the layout (`keys.LAYOUT`), so a program
 of another one knows no such kind, and refuses the topic before it touches what is there of it.
@@ -116,6 +114,6 @@ Files. Each role has the module of its name, as in the other stores. Beside them
 of keys, calls of scripts), `rights` (what the server's user must be allowed, asked for before the
 first publish and subscription), `envelopes` and `reading` (messages to bytes and back), `records`
 (the same for people), `log_readahead`, `leases` (part of pulling), `malformed` (messages that
-cannot be read), `histories` (notes of ends, and entries), `counts`, `audit` and `scan` (pages of a
-search).
+cannot be read), `histories` (notes of ends, and entries), `counts` and `audit`. `pages` stands on
+`places` (sorted sets), `scan` (whole hashes) and `leads` (dead letters by ids and keys).
 """

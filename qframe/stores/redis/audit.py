@@ -14,7 +14,6 @@ from qframe.stores import faults
 from qframe.stores.faults import Fault, Part
 from qframe.stores.records import Stats
 from qframe.stores.redis.counts import counts_of, cursor_of, lengths_of, stats_of
-from qframe.stores.redis.dead import By
 from qframe.stores.redis.envelopes import (
     LENGTH,
     META,
@@ -30,6 +29,7 @@ from qframe.stores.redis.envelopes import (
 )
 from qframe.stores.redis.groups import names
 from qframe.stores.redis.keys import UNCLAIMED, Argument, SlotKeys
+from qframe.stores.redis.leads import By
 from qframe.stores.redis.logs import log
 from qframe.stores.redis.reading import Malformed, place_of
 from qframe.stores.rules import BACKLOGGED

@@ -13,28 +13,22 @@ from qframe.drivers.redis import Redis
 from qframe.errors import UnknownGroup
 from qframe.stores.acts import Copying
 from qframe.stores.positions import MemoryPage, Position
-from qframe.stores.records import Record, Section, SectionPage
+from qframe.stores.records import Record, Section
 from qframe.stores.redis.envelopes import DEAD_LETTER, META, NUMBER, STATE, TICKET, pack, unpack
 from qframe.stores.redis.groups import known, names
 from qframe.stores.redis.keys import UNCLAIMED, SlotKeys
 from qframe.stores.redis.role import RedisRole
-from qframe.stores.redis.scan import RedisPages
 from qframe.stores.searching import PASSED_MS, RESTORED, next_token
 from qframe.topic import Topic
 
 LENGTH: Final = struct.Struct(">I")
 _COUNTS: Final = ("floor", "read", "base", "published", "acked", "cancelled", "max_parked")
+_OTHERS: Final = ("settled", "receipt", "lease", "epoch")
 _MEMORIES: Final = {"marks": ("ids", "ZSCAN"), "sequences": ("sequences", "HSCAN")}
 
 
 class RedisCopying(RedisRole, Copying):
     """Keys as they are."""
-
-    @override
-    def section(
-        self, topic: Topic, section: Section, after: str = "", limit: int = 500
-    ) -> SectionPage:
-        return self._call(topic, read, section, after, limit, self._now_ms())
 
     @override
     def restore(
@@ -68,13 +62,6 @@ class RedisCopying(RedisRole, Copying):
         memories = {"marks": marks or {}, "sequences": sequences or {}}
         call = self._call if token is None else self._call_once
         call(topic, remember, slot, memories, head, self._now(), token or "")
-
-
-def read(
-    redis: Redis, keys: SlotKeys, section: Section, after: str, limit: int, now_ms: int
-) -> SectionPage:
-    """A page of a section."""
-    return RedisPages(redis, keys, [section.group], now_ms).read(section, after, limit)
 
 
 def restore(
@@ -185,10 +172,16 @@ def positions(redis: Redis, keys: SlotKeys, group: str) -> list[Position]:
         if not slots:
             raise UnknownGroup(keys.topic.name, group, names(redis, keys))
     cursors = [keys.key(slot, "cursor", group) for slot in slots]
-    found = redis.ask_many([(key, "HMGET", *_COUNTS, "settled", "epoch") for key in cursors])
+    found = redis.ask_many([(key, "HMGET", *_COUNTS, *_OTHERS) for key in cursors])
     return [
-        Position(slot=slot, **_numbers(counts), settled=_ranges(settled))
-        for slot, (*counts, settled, epoch) in zip(slots, found, strict=True)
+        Position(
+            slot=slot,
+            settled=_ranges(settled),
+            receipt=receipt.decode() if receipt else None,
+            lease_until_ms=int(float(lease)) if lease else None,
+            **_numbers(counts),
+        )
+        for slot, (*counts, settled, receipt, lease, epoch) in zip(slots, found, strict=True)
         if epoch is not None or group == UNCLAIMED
     ]
 

@@ -51,10 +51,6 @@ class RedisGroups(RedisRole, Groups):
         self._readahead.forget(topic.name, group)
 
     @override
-    def offsets_at(self, topic: Topic, at_ms: int) -> dict[int, int]:
-        return self._call(topic, offsets_at, at_ms)
-
-    @override
     def epochs(self, topic: Topic, group: str) -> dict[int, str]:
         return self._call(topic, epochs, group)
 
@@ -180,13 +176,6 @@ def seek(redis: Redis, keys: SlotKeys, group: str, positions: Mapping[int, int])
         require(redis, keys, group)
     for reply in redis.run(calls):
         known(redis, keys, group, reply)
-
-
-def offsets_at(redis: Redis, keys: SlotKeys, at_ms: int) -> dict[int, int]:
-    """The first kept offset of each slot that joined the log at a time or later."""
-    slots = keys.topic.all_slots
-    replies = redis.run([keys.call("offsets_at", slot, at_ms) for slot in slots])
-    return {slot: int(reply) for slot, reply in zip(slots, replies, strict=True)}
 
 
 def epochs(redis: Redis, keys: SlotKeys, group: str) -> dict[int, str]:

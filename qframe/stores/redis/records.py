@@ -9,7 +9,6 @@ from qframe.codec import time_of_token
 from qframe.drivers.redis import Redis
 from qframe.message import Delivery
 from qframe.stores.records import Record
-from qframe.stores.redis.counts import StreamPosition
 from qframe.stores.redis.envelopes import (
     Attempts,
     QueuedMessage,
@@ -44,22 +43,36 @@ def heads_of(
     redis: Redis, keys: SlotKeys, group: str, slot: int, subjects: Sequence[bytes]
 ) -> list[StandingHead]:
     """The facts of each one that there is."""
-    if not subjects:
-        return []
-    bodies, states, leases = redis.ask_many(
-        [
+    return heads_at(redis, keys, [(group, slot, subjects)])[0]
+
+
+def heads_at(
+    redis: Redis, keys: SlotKeys, places: Sequence[tuple[str, int, Sequence[bytes]]]
+) -> list[list[StandingHead]]:
+    """The facts of the heads of subjects in groups and slots, of those that there are."""
+    replies = iter(redis.ask_many([
+        question
+        for group, slot, subjects in places if subjects
+        for question in (
             (keys.key(slot, "body", group), "HMGET", *subjects),
             (keys.key(slot, "tries", group), "HMGET", *subjects),
             (keys.key(slot, "doing", group), "ZMSCORE", *subjects),
-        ]
-    )
-    return [
-        StandingHead(
-            subject, letter_of(body, slot), state_of(state), int(float(lease)) if lease else None
         )
-        for subject, body, state, lease in zip(subjects, bodies, states, leases, strict=True)
-        if body is not None
-    ]
+    ]))  # fmt: skip
+    return [
+        [
+            StandingHead(
+                subject, letter_of(body, slot), state_of(state),
+                int(float(lease)) if lease else None,
+            )
+            for subject, body, state, lease in zip(
+                subjects, next(replies), next(replies), next(replies), strict=True
+            )
+            if body is not None
+        ]
+        if subjects else []
+        for _, slot, subjects in places
+    ]  # fmt: skip
 
 
 def record_of_head(
@@ -82,18 +95,12 @@ def record_of_head(
     )  # fmt: skip
 
 
-def record_behind(
-    keys: SlotKeys, group: str, slot: int, head: Record, number: int, value: bytes
-) -> Record:
-    """The message at a number, from 1, behind a head: of its run, or after it."""
+def record_behind(keys: SlotKeys, group: str, slot: int, subject: bytes, value: bytes) -> Record:
+    """A message behind a head."""
     one = letter_of(value, slot)
-    in_run = head.state == "doing" and number < head.given
     return record_of_message(
-        keys, group, slot, one.envelope, one.published,
-        "todo" if head.state == "doing" and not in_run else head.state,
-        subject=head.subject, seq=one.seq, due_ms=one.due, priority=one.priority,
-        lease_until_ms=head.lease_until_ms if in_run else None,
-        held_since_ms=head.held_since_ms if in_run else None,
+        keys, group, slot, one.envelope, one.published, "todo", subject=shown(subject),
+        seq=one.seq, due_ms=one.due, priority=one.priority,
     )  # fmt: skip
 
 
@@ -111,17 +118,10 @@ def records_of_delayed(
     return found
 
 
-def record_of_log(
-    keys: SlotKeys, group: str | None, slot: int, one: Delivery, state: str,
-    position: StreamPosition | None = None,
-) -> Record:  # fmt: skip
-    """A message of a stream's log, for people."""
-    is_doing = state == "doing" and position is not None
-    return record_of_message(
-        keys, group, slot, one, one.published_at_ms, state, seq=one.seq,
-        lease_until_ms=position.lease_until_ms if position and is_doing else None,
-        held_since_ms=time_of_token(position.receipt) if position and is_doing else None,
-    )  # fmt: skip
+def record_of_log(keys: SlotKeys, one: Delivery) -> Record:
+    """A message of a stream's log, due when it has joined that."""
+    facts = {"seq": one.seq, "due_ms": one.due_ms}
+    return record_of_message(keys, None, one.slot, one, one.published_at_ms, "todo", **facts)
 
 
 def record_of_message(

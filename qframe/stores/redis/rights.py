@@ -25,7 +25,8 @@ _CONSUMER: Final = (
     "lindex KEY 0", "linsert KEY before a b", "lrange KEY 0 1", "ping", "rename KEY KEY",
     "set KEY a", "subscribe CHANNEL", "type KEY",
     "unlink KEY", "unsubscribe CHANNEL", "xrange KEY - +", "xrevrange KEY + -",
-    "xtrim KEY MAXLEN 1", "zpopmin KEY", "zrange KEY 0 1", "zrevrangebyscore KEY 1 0",
+    "xtrim KEY MAXLEN 1", "zpopmin KEY", "zrange KEY 0 1", "zrank KEY a",
+    "zrevrangebyscore KEY 1 0",
     "zscan KEY 0",
 )  # fmt: skip
 _FOR_REPLICAS: Final = ("set KEY a", "wait 1 1")

@@ -1,167 +1,66 @@
-"""RedisPages of whole hashes and sorted sets, and where messages of a log stand for groups."""
+"""Pages of whole hashes and sorted sets, in the order in which Redis has them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
 
 from qframe.drivers.redis import Redis
-from qframe.message import Delivery
 from qframe.stores.records import Record, Section, SectionPage, Sought
-from qframe.stores.redis.counts import StreamPosition, counts_of, cursor_of
-from qframe.stores.redis.dead import By, looked_up
-from qframe.stores.redis.envelopes import NUMBER, record_of_dead
-from qframe.stores.redis.groups import keeping, names
+from qframe.stores.redis.counts import counts_of
+from qframe.stores.redis.envelopes import record_of_dead
 from qframe.stores.redis.keys import SlotKeys
-from qframe.stores.redis.logs import read_log
+from qframe.stores.redis.leads import By, looked_up
 from qframe.stores.redis.reading import place_of
 from qframe.stores.redis.records import (
     record_behind,
-    record_of_log,
     records_of_delayed,
     records_of_heads,
     records_of_held,
 )
-from qframe.stores.rules import BACKLOGGED, subject_of_parked
+from qframe.stores.rules import BACKLOGGED
 from qframe.topic import Kind
 
 _SUBJECTS = 500
 
 
-def groups_of(redis: Redis, keys: SlotKeys) -> list[str]:
-    """The groups that may have something of a topic."""
-    return list(keeping(redis, keys) if keys.topic.has_subjects else names(redis, keys))
-
-
-class RedisLineReader:
-    """Where messages of a stream's log stand for groups.
-
-    Args:
-        redis: the connections.
-        keys: the stream's.
-        groups: the names of its groups.
-        now_ms: the store's now.
-    """
-
-    def __init__(self, redis: Redis, keys: SlotKeys, groups: Sequence[str], now_ms: int) -> None:
-        self._redis = redis
-        self._keys = keys
-        self._groups = groups
-        self._now_ms = now_ms
-        self._known: dict[tuple[str, int], StreamPosition] = {}
-
-    def everywhere(self, slot: int, offset: int) -> Iterator[Record]:
-        """The record of a message for each group, wherever it stands."""
-        messages = read_log(self._redis, self._keys, slot, offset, 1)
-        one = messages[0] if messages and messages[0].seq == offset else None
-        subject, member = b"%d" % offset, NUMBER.pack(offset)
-        for group in self._groups:
-            heads = records_of_heads(self._redis, self._keys, group, slot, [subject], self._now_ms)
-            if not heads and one is not None:
-                parked = self._parked(group, slot, [one])
-                heads = [parked[offset]] if offset in parked else []
-            if heads:
-                yield heads[0]
-                continue
-            died, value = self._redis.ask_many(
-                [
-                    (self._keys.key(slot, "dead", group), "ZSCORE", member),
-                    (self._keys.key(slot, "graves", group), "HGET", member),
-                ]
-            )
-            if died is not None and value is not None:
-                yield record_of_dead(self._keys.topic.name, group, slot, member, float(died), value)
-            elif one is not None:
-                yield self._in_line(group, slot, one)
-        if one is not None and not self._groups:
-            yield record_of_log(self._keys, None, slot, one, "todo")
-
-    def page(self, slot: int, messages: Sequence[Delivery]) -> Iterator[Record]:
-        """The records of messages, for each group that has nothing else of them."""
-        if not messages:
-            return
-        subjects = [b"%d" % one.seq for one in messages]
-        members = [NUMBER.pack(one.seq) for one in messages]
-        for group in self._groups:
-            queued, died = self._redis.ask_many(
-                [
-                    (self._keys.key(slot, "body", group), "HMGET", *subjects),
-                    (self._keys.key(slot, "dead", group), "ZMSCORE", *members),
-                ]
-            )
-            parked = self._parked(group, slot, messages)
-            for one, is_queued, is_dead in zip(messages, queued, died, strict=True):
-                if is_queued is None and is_dead is None and one.seq not in parked:
-                    yield self._in_line(group, slot, one)
-        if not self._groups:
-            for one in messages:
-                yield record_of_log(self._keys, None, slot, one, "todo")
-
-    def _in_line(self, group: str, slot: int, one: Delivery) -> Record:
-        position = self._position(group, slot)
-        state = position.state_of(one.seq)
-        return record_of_log(self._keys, group, slot, one, state, position)
-
-    def _position(self, group: str, slot: int) -> StreamPosition:
-        position = self._known.get((group, slot))
-        if position is None:
-            position = cursor_of(self._redis, self._keys, group, slot)
-            self._known[group, slot] = position
-        return position
-
-    def _parked(self, group: str, slot: int, messages: Sequence[Delivery]) -> dict[int, Record]:
-        """The records of what is parked of the keys of some messages, by offset."""
-        named = {
-            subject_of_parked(one.key, one.seq).encode()
-            for one in messages if one.key is not None
-        }  # fmt: skip
-        if not named or not self._position(group, slot).has_backlog:
-            return {}
-        found: dict[int, Record] = {}
-        heads = records_of_heads(self._redis, self._keys, group, slot, sorted(named), self._now_ms)
-        for head in heads:
-            found[head.seq or 0] = head
-            key = self._keys.key(slot, "behind:", group) + (head.subject or "").encode()
-            for number, value in enumerate(self._redis.ask(key, "LRANGE", 0, -1), start=1):
-                record = record_behind(self._keys, group, slot, head, number, value)
-                found[record.seq or 0] = record
-        return found
-
-
-class RedisPages:
+class Sections:
     """Reads sections of a topic, a page at a time.
 
     Args:
         redis: the connections.
         keys: the topic's.
-        groups: the names of its groups.
         now_ms: the store's now.
-        sought: what to read; None for all. Of other messages some are read too.
+        sought: what to read in a scan; None for all. Of other messages some are read too.
     """
 
     def __init__(
-        self, redis: Redis, keys: SlotKeys, groups: Sequence[str], now_ms: int,
-        sought: Sought | None = None,
-    ) -> None:  # fmt: skip
+        self, redis: Redis, keys: SlotKeys, now_ms: int, sought: Sought | None = None
+    ) -> None:
         self._redis = redis
         self._keys = keys
         self._now_ms = now_ms
-        self._log = RedisLineReader(redis, keys, groups, now_ms)
+        self._is_scan = sought is not None
         self._sought = Sought() if sought is None else sought
         names = (self._sought.id, self._sought.key)
         self._texts = [] if self._is_assigned() else [name.encode() for name in names if name]
 
     def read(self, section: Section, after: str, limit: int) -> SectionPage:
-        """A page of a section, behind what was read last."""
+        """A page of a section, behind what was read last.
+
+        A backlog may be a million subjects of one message each. So in a scan a page of what is
+        behind heads of ordered subjects has the heads too, lest it be long before anything is
+        found; heads are no section then.
+        """
         slot, part, group = section
-        if part == "line":
-            messages = read_log(self._redis, self._keys, slot, int(after or 0), limit)
-            more = str(messages[-1].seq + 1) if len(messages) >= limit else None
-            wanted = [one for one in messages if self._names(one)]
-            return SectionPage(list(self._log.page(slot, wanted)), len(messages), more)
+        is_together = self._is_scan and self._keys.topic.kind is Kind.ORDERED and not self._texts
+        if is_together and part == "heads":
+            return SectionPage([], 0, None)
         if part == "behind":
+            if is_together:
+                return self._ordered(slot, group, after, limit, with_heads=True)
             return self._behind(slot, group, after, limit)
         if part == "dead" and self._texts:
             return SectionPage(self._dead(slot, group), 0, None)
@@ -176,26 +75,9 @@ class RedisPages:
         records = self._records(part, slot, group, fitting)
         return SectionPage(records, len(pairs), _next(cursor))
 
-    def read_queues(self, section: Section, after: str, limit: int) -> SectionPage:
-        """A page as `read` has it, but that whole queues of ordered subjects stand together.
-
-        A backlog may be a million subjects of one message each. So a page of what is behind heads
-        has the heads too, lest it be long before anything is found; heads are no section then.
-        """
-        is_together = self._keys.topic.kind is Kind.ORDERED and not self._texts
-        if section.part not in ("behind", "heads") or not is_together:
-            return self.read(section, after, limit)
-        if section.part == "heads":
-            return SectionPage([], 0, None)
-        return self._ordered(section.slot, section.group, after, limit, with_heads=True)
-
     def _is_assigned(self) -> bool:
         """Whether the id that is sought may stand nowhere, since it could not be read."""
         return self._sought.id is not None and place_of(self._sought.id) is not None
-
-    def _names(self, message: Delivery) -> bool:
-        sought = self._sought
-        return sought.id in (None, message.id) and sought.key in (None, message.key)
 
     def _may_fit(self, value: bytes) -> bool:
         """Whether what stands in some bytes may be sought."""
@@ -216,7 +98,8 @@ class RedisPages:
         if part == "later":
             return records_of_delayed(self._redis, keys, slot, names)
         if part == "held":
-            return records_of_held(self._redis, keys, slot, names)
+            found = records_of_held(self._redis, keys, slot, names)
+            return sorted(found, key=lambda one: (one.subject or "", one.sequence or 0))
         died = self._redis.ask(keys.key(slot, "dead", group), "ZMSCORE", *names)
         return [
             record_of_dead(keys.topic.name, group, slot, member, float(at), value)
@@ -229,7 +112,7 @@ class RedisPages:
         if self._keys.topic.kind not in BACKLOGGED:
             key = self._keys.key(slot, "next", group)
             cursor, flat = self._redis.ask(key, "HSCAN", after or "0", "COUNT", limit)
-            parts = [(name, 0, [value]) for name, value in zip(flat[::2], flat[1::2], strict=True)]
+            parts = [(name, [value]) for name, value in zip(flat[::2], flat[1::2], strict=True)]
             return SectionPage(self._told(slot, group, parts), len(parts), _next(cursor))
         is_ordered = self._keys.topic.kind is Kind.ORDERED
         may_be_empty = not after and (self._texts or not is_ordered)
@@ -254,10 +137,10 @@ class RedisPages:
         for subject, name, length in zip(subjects, lists, lengths, strict=True):
             first, last = max(0, skipped - passed), min(length, end - passed)
             if first < last:
-                parts.append((subject, first, self._redis.ask(name, "LRANGE", first, last - 1)))
+                parts.append((subject, self._redis.ask(name, "LRANGE", first, last - 1)))
             passed += length
         found = self._told(slot, group, parts)
-        looked = len(subjects) + sum(len(values) for _, _, values in parts)
+        looked = len(subjects) + sum(len(values) for _, values in parts)
         if end < passed:
             return SectionPage(found, looked, msgspec.json.encode((start, end, count)).decode())
         if with_heads:
@@ -275,19 +158,14 @@ class RedisPages:
         return counts.unsettled() - counts.held > heads
 
     def _told(
-        self, slot: int, group: str, parts: Sequence[tuple[bytes, int, list[Any]]]
+        self, slot: int, group: str, parts: Sequence[tuple[bytes, list[bytes]]]
     ) -> list[Record]:
-        found: list[Record] = []
-        for subject, first, values in parts:
-            if not any(map(self._may_fit, values)):
-                continue
-            heads = records_of_heads(self._redis, self._keys, group, slot, [subject], self._now_ms)
-            found += [
-                record_behind(self._keys, group, slot, head, number, value)
-                for head in heads
-                for number, value in enumerate(values, start=first + 1)
-            ]
-        return found
+        return [
+            record_behind(self._keys, group, slot, subject, value)
+            for subject, values in parts
+            for value in values
+            if self._may_fit(value)
+        ]
 
 
 def _next(cursor: bytes) -> str | None:

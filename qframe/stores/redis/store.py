@@ -17,21 +17,19 @@ from qframe.stores.edits import Edits
 from qframe.stores.redis.bell import SubscribedBell
 from qframe.stores.redis.buckets import RedisBuckets
 from qframe.stores.redis.copying import RedisCopying
-from qframe.stores.redis.dead import RedisDeadLetters
 from qframe.stores.redis.documents import RedisDocuments
 from qframe.stores.redis.edits import RedisRewriting
 from qframe.stores.redis.groups import RedisGroups
 from qframe.stores.redis.growing import RedisGrowing
 from qframe.stores.redis.inspect import RedisInspecting
 from qframe.stores.redis.logs import RedisLogs
+from qframe.stores.redis.pages import RedisPages
 from qframe.stores.redis.publish import RedisPublishing
 from qframe.stores.redis.pull import RedisPulling
 from qframe.stores.redis.repair import RedisRepairing
 from qframe.stores.redis.search import RedisSearching
 from qframe.stores.redis.settle import RedisSettling
-from qframe.stores.redis.timers import RedisTimers
 from qframe.stores.redis.topics import RedisTopics
-from qframe.stores.redis.unblock import RedisUnblocking
 from qframe.stores.rosters import Rosters
 from qframe.stores.types import Capabilities
 from qframe.topic import Kind, Topic
@@ -45,9 +43,8 @@ _CAPABILITIES: Final = Capabilities(
 
 class RedisStore(
     RedisTopics, RedisPublishing, RedisPulling, RedisSettling, RedisGroups, RedisDocuments,
-    RedisBuckets, RedisTimers, RedisUnblocking, RedisDeadLetters, RedisRewriting, RedisRepairing,
-    RedisInspecting, RedisSearching, RedisLogs, RedisCopying, RedisGrowing, Rosters, Controls,
-    Edits, Topics,
+    RedisBuckets, RedisPages, RedisRewriting, RedisRepairing, RedisInspecting, RedisSearching, RedisLogs,
+    RedisCopying, RedisGrowing, Topics, Rosters, Controls, Edits,
 ):  # fmt: skip
     """Messages in Redis 7 or newer, or Valkey: one server, behind Sentinels, or a cluster.
 

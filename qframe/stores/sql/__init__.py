@@ -68,7 +68,7 @@ Files. Each role has the module of its name, as in the other stores. Beside them
     subjects       `heads`, `arrivals`, `sequences`, `promotions`, `hand_out`, `subject_settle`
     leases         `leases`, part of pulling
     the end        `histories`, `malformed` (rows that others have changed), `sweep`
-    for people     `counts`, `row_counts`, `audit`; `search_rows`, `scan_rows`: what a search reads
+    for people     `counts`, `row_counts`, `audit`
 
 Failures. A transaction is done whole or not at all. A failure before the commit is told as
 `StoreUnavailable` or `StoreFull`; a commit that failed without saying how, as `AnswerLost`, and

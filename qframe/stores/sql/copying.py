@@ -11,7 +11,7 @@ from typing_extensions import override
 from qframe.drivers.sql import Row, Statement, Transaction
 from qframe.stores.acts import Copying
 from qframe.stores.positions import MemoryPage, Position
-from qframe.stores.records import Record, Section, SectionPage
+from qframe.stores.records import Record, Section
 from qframe.stores.searching import PASSED_MS, RESTORED
 from qframe.stores.sql import arrivals, heads, ranges
 from qframe.stores.sql.cursors import CLOSED, cursors_of, known_group, lock_heads, lock_slots
@@ -19,7 +19,6 @@ from qframe.stores.sql.growing import opened, turned, use_token
 from qframe.stores.sql.parking import max_parked_of
 from qframe.stores.sql.publish import LAST_DELAYED
 from qframe.stores.sql.role import SqlRole
-from qframe.stores.sql.scan_rows import SqlPages
 from qframe.stores.sql.schema import (
     HeadState,
     backlog,
@@ -120,12 +119,6 @@ class SqlCopying(SqlRole, Copying):
     """Rows as they are."""
 
     @override
-    def section(
-        self, topic: Topic, section: Section, after: str = "", limit: int = 500
-    ) -> SectionPage:
-        return self._read(topic, read, section, after, limit)
-
-    @override
     def restore(
         self, topic: Topic, section: Section, records: Sequence[Record], token: str | None = None
     ) -> None:
@@ -158,16 +151,6 @@ class SqlCopying(SqlRole, Copying):
     def _run(self, token: str | None) -> Callable[..., None]:
         """How an operation is run: whoever has lost the slot to another need not wait."""
         return self._write if token is None else self._write_at_once
-
-
-def read(
-    transaction: Transaction, ref: TopicRef, section: Section, after: str, limit: int
-) -> SectionPage:
-    """A page of a section."""
-    groups = {}
-    if section.part in ("heads", "behind", "dead"):
-        groups[section.group] = known_group(transaction, ref, section.group)
-    return SqlPages(transaction, ref, groups).read(section, after, limit)
 
 
 def restore(
@@ -304,6 +287,7 @@ def positions(transaction: Transaction, ref: TopicRef, group: str) -> list[Posit
             slot=slot, floor=one.floor, read=one.read, base=one.base,
             settled=ranges.load(one.settled), published=one.published, acked=one.acked,
             cancelled=one.cancelled, max_parked=max_parked_of(transaction, one.cursor),
+            receipt=one.receipt, lease_until_ms=one.lease_until,
         )
         for slot, one in sorted(found.items())
     ]  # fmt: skip

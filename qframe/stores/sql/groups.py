@@ -134,12 +134,6 @@ _MOVE: Final = Statement(
 _DROP_DEAD: Final = Statement(
     delete(dead).where(dead.c.cursor == bindparam("at"), dead.c.seq >= bindparam("to")), "at to"
 )
-_SINCE: Final = Statement(
-    select(func.min(log.c.seq)).where(
-        log.c.slot == bindparam("at"), log.c.joined_at >= bindparam("t")
-    ),
-    "at t",
-)
 
 
 class SqlGroups(SqlRole, Groups):
@@ -164,10 +158,6 @@ class SqlGroups(SqlRole, Groups):
     @override
     def seek(self, topic: Topic, group: str, positions: Mapping[int, int]) -> None:
         return self._write(topic, seek, group, positions)
-
-    @override
-    def offsets_at(self, topic: Topic, at_ms: int) -> dict[int, int]:
-        return self._read(topic, offsets_at, at_ms)
 
     @override
     def epochs(self, topic: Topic, group: str) -> dict[int, str]:
@@ -326,17 +316,6 @@ def seek(transaction: Transaction, ref: TopicRef, group: str, positions: Mapping
         gone = transaction.rows(COUNT_DEAD, (cursor.cursor,))[0][0]
         transaction.run(_MOVE, (to, to, to - gone, cursor.cursor))
     notify_messages(transaction, ref, positions)
-
-
-def offsets_at(transaction: Transaction, ref: TopicRef, at_ms: int) -> dict[int, int]:
-    """The first kept offset of each slot that was published at a time or later."""
-    found = {}
-    for number, head, _ in transaction.rows(SLOTS, ref.slot_range()):
-        slot = number - ref.slot_number(0)
-        if ref.is_in_use(slot):
-            first = transaction.rows(_SINCE, (number, at_ms))[0][0]
-            found[slot] = head if first is None else first
-    return found
 
 
 def epochs(transaction: Transaction, ref: TopicRef, group: str) -> dict[int, str]:

@@ -59,6 +59,16 @@ def record_of_delayed(ref: TopicRef, slot: int, row: Row) -> Record:
     return record
 
 
+def record_of_held(ref: TopicRef, slot: int, row: Row) -> Record:
+    """A message behind a gap, from a row of its table."""
+    _, key, sequence, due, priority, message_id, headers, body, at_ms = row
+    record = record_of_log(ref, None, slot, "held", (None, message_id, key, headers, body, at_ms))
+    record.subject, record.due_ms, record.priority = key, due, priority
+    record.error = f"waits for a sequence number before {sequence}"
+    record.sequence = sequence
+    return record
+
+
 def record_of_dead(ref: TopicRef, group: str, row: Row) -> Record:
     """A dead letter, from a row of its table."""
     (cursor, seq, subject, priority, attempts, error, traceback, died_at,

@@ -14,7 +14,6 @@ from qframe.stores.rosters import Rosters
 from qframe.stores.sql.bell import NotifiedBell
 from qframe.stores.sql.buckets import SqlBuckets
 from qframe.stores.sql.copying import SqlCopying
-from qframe.stores.sql.dead import SqlDeadLetters
 from qframe.stores.sql.documents import SqlDocuments
 from qframe.stores.sql.edits import SqlRewriting
 from qframe.stores.sql.groups import SqlGroups
@@ -23,22 +22,21 @@ from qframe.stores.sql.inspect import SqlInspecting
 from qframe.stores.sql.logs import SqlLogs
 from qframe.stores.sql.migrate import check, migrate
 from qframe.stores.sql.notification_hub import NotificationHub
+from qframe.stores.sql.pages import SqlPages
 from qframe.stores.sql.publish import SqlPublishing
 from qframe.stores.sql.pull import SqlPulling
 from qframe.stores.sql.repair import SqlRepairing
 from qframe.stores.sql.search import SqlSearching
 from qframe.stores.sql.settle import SqlSettling
-from qframe.stores.sql.timers import SqlTimers
 from qframe.stores.sql.topics import SqlTopics
-from qframe.stores.sql.unblock import SqlUnblocking
 from qframe.stores.types import Capabilities
 from qframe.topic import Topic
 
 
 class SqlStore(
     SqlTopics, SqlPublishing, SqlPulling, SqlSettling, SqlGroups, SqlDocuments, SqlBuckets,
-    SqlTimers, SqlUnblocking, SqlDeadLetters, SqlRewriting, SqlRepairing, SqlInspecting,
-    SqlSearching, SqlLogs, SqlCopying, SqlGrowing, Rosters, Controls, Edits, Topics,
+    SqlPages, SqlRewriting, SqlRepairing, SqlInspecting, SqlSearching, SqlLogs, SqlCopying,
+    SqlGrowing, Topics, Rosters, Controls, Edits,
 ):  # fmt: skip
     """Messages in the tables of a database.
 

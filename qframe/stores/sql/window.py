@@ -28,7 +28,7 @@ READ: Final = Statement(
     "at start most",
 )
 
-_LINE: Final = Statement(
+LINE: Final = Statement(
     select(
         log.c.seq, log.c.id, log.c.key, log.c.headers, log.c.body, log.c.published_at,
         log.c.joined_at,
@@ -84,11 +84,11 @@ def _next_rows(
         # Behind one slow message there may be millions that are settled.
         for first, end in ranges.gaps(start, cursor.read, ranges.load(cursor.settled)):
             most = min(end - first, limit - len(rows))
-            rows += [row for row in transaction.rows(_LINE, (at, first, most)) if row[0] < end]
+            rows += [row for row in transaction.rows(LINE, (at, first, most)) if row[0] < end]
             if len(rows) == limit:
                 return rows
     if not full:
-        rows += transaction.rows(_LINE, (at, cursor.read, limit - len(rows)))
+        rows += transaction.rows(LINE, (at, cursor.read, limit - len(rows)))
     return rows
 
 

@@ -1,7 +1,6 @@
 #!lua flags=allow-oom
 -- Purpose: removes what a slot no longer needs: marks that have passed, groups that have expired,
---   old messages of a stream, and how attempts have ended longer ago than a topic keeps that. Adds
---   the leads to 500 dead letters that died before stores kept leads.
+--   old messages of a stream, and how attempts have ended longer ago than a topic keeps that.
 -- KEYS[1] slot: the slot's prefix; what is touched begins with it.
 -- ARGV[1] given (now), ARGV[2] kind, ARGV[3] retain (ms), ARGV[4] limit, 500 at most,
 --   ARGV[5] history (ms), ARGV[6] past (0 for a slot in use; 1 for the first one of a topic, which
@@ -9,10 +8,9 @@
 --   it does not know any more, and it has history alone).
 -- Reply: how many, a group being one; the limit also where more of a group is to be removed; 0 of a
 --   slot that is being split.
--- Cost: 8 commands, and 3 for each group; 1 more where marks have passed, 2 for a group of which
---   history has, 2 and 1 or 2 for each letter that gets its leads, and those of
---   drop_group for one that has expired; for a stream 3, 1 for each group, 1 for each entry that is
---   read, 2 to trim.
+-- Cost: 6 commands, and 1 for each group; 1 more where marks have passed, 2 for a group of which
+--   history has, and those of drop_group for one that has expired; for a stream 3, 1 for each
+--   group, 1 for each entry that is read, 2 to trim.
 -- Promise: one atomic step; nothing that a group has not settled is removed, unless it has expired.
 --   A group is gone with its first step, and its time is kept until the last.
 local slot = KEYS[1]
@@ -42,12 +40,6 @@ names[#names + 1] = ''
 for _, name in ipairs(names) do
   local group = group_of(slot, name, kind)
   local at = group.at
-  local unnamed = redis.call('ZCARD', group.dead) - redis.call('ZCARD', group.named)
-  if unnamed > 0 then
-    --@include text dead
-    local members = redis.call('ZRANGE', group.dead, math.max(0, unnamed - 500), unnamed - 1)
-    name_dead_letters(group, members, redis.call('HMGET', group.graves, unpack(members)))
-  end
   local over = removed < limit and redis.call('ZRANGEBYSCORE', at .. 'ended', '-inf',
     string.format('%.0f', now - history), 'LIMIT', 0, limit - removed) or {}
   if #over > 0 then

@@ -1,4 +1,4 @@
-"""What leads to dead letters by their ids and keys, also in stores that were written without it."""
+"""What leads to dead letters by their ids and keys."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Morgue:
         self.app.run(burst=True)
 
     def forget(self) -> None:
-        """Makes the store one that was written before anything led to its dead letters."""
+        """Removes all that leads to its dead letters."""
         for name in ("named", "keyed"):
             self.ask(name, "UNLINK")
 
@@ -71,28 +71,22 @@ def morgue(
         yield morgue
 
 
-def test_a_store_without_what_leads_to_its_dead_letters_finds_them_and_gets_it_by_the_sweep(
+def test_dead_letters_that_nothing_leads_to_are_told_by_the_audit_and_mended(
     morgue: Morgue,
 ) -> None:
     admin = morgue.app.admin
-    morgue.bury(0, COUNT - 2)
-    morgue.forget()
-    assert all(morgue.is_found(number) for number in range(COUNT - 2))
-    morgue.bury(COUNT - 2, COUNT)
-    assert morgue.lengths() == [COUNT] * 3  # a burst sweeps
-    morgue.forget()
+    morgue.bury(0, COUNT)
+    assert morgue.lengths() == [COUNT] * 3
     assert all(morgue.is_found(number) for number in range(COUNT))
+    morgue.forget()
+    assert admin.verify("orders") != []
+    morgue.store.repair(morgue.topic)
+    assert admin.verify("orders") == []
+    assert morgue.lengths() == [COUNT] * 3
     assert admin.dead_drop("orders", "g", ["id-4"]) == 1
-    assert admin.dead_retry("orders", "g", ["id-3"]) == 1
     assert morgue.is_found(5)
     assert not morgue.is_found(4)
-    assert morgue.lengths() == [COUNT - 2, 0, 0]
-    morgue.store.sweep(morgue.topic)
-    assert morgue.lengths() == [COUNT - 2] * 3
-    morgue.app.run(burst=True)
     assert morgue.lengths() == [COUNT - 1] * 3
-    assert morgue.is_found(3)
-    assert admin.verify("orders") == []
 
 
 def test_a_key_leads_to_its_own_letters_and_not_to_those_of_one_that_begins_with_it(

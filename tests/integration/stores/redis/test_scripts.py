@@ -25,9 +25,9 @@ from qframe.stores.records import ChosenDead
 from qframe.stores.redis.store import RedisStore
 from qframe.stores.types import PullRequest
 
-RARE = {"find_dead", "look", "mend"}  # for what somebody has damaged, or an old version wrote
+RARE = {"look", "mend"}  # for what somebody has damaged
 OF_STREAMS = {
-    "end_stream", "offsets_at", "publish_stream", "pull_stream", "seek", "settle_stream",
+    "end_stream", "publish_stream", "pull_stream", "seek", "settle_stream",
 }  # fmt: skip
 
 

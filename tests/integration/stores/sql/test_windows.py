@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 from databases import EPOCH, begun, entry, pulled
 from sqlalchemy import bindparam
-from whereabouts import whereabouts
 
 from qframe.drivers.sql import Row, Statement, Transaction
 from qframe.outcomes import Outcome, Verdict
@@ -76,29 +75,6 @@ def test_a_message_in_hand_is_shown_without_reading_what_is_settled_behind_it(
     read = counted_rows(monkeypatch)
     shown = store.peek(topic, "g", states=["doing"])
     assert [one.seq for one in shown] == [0, COUNT - 1]
-    assert max(read) <= 2
-
-
-@pytest.mark.parametrize("place", ["later", "held", "behind", "dead"])
-def test_where_a_message_stands_is_told_without_reading_its_neighbours(
-    store: SqlStore, monkeypatch: pytest.MonkeyPatch, place: str
-) -> None:
-    topic = begun(store, "stream" if place in ("later", "dead") else "ordered", 1)
-    entries = [entry(topic, n, "k", str(n)) for n in range(COUNT)]
-    for number, one in enumerate(entries):
-        one.delay_ms = 3_600_000 if place == "later" else None
-        one.sequence = 2 + number if place == "held" else None
-    store.publish(topic, entries)
-    if place == "dead":
-        asks = [PullRequest(0, EPOCH, COUNT, 0)]
-        got = store.pull(topic, "g", asks, PullTerms("r", 60_000, 5)).deliveries
-        store.settle(
-            topic, "g",
-            [Settlement(one.slot, None, one.seq, "r", 1, EPOCH, Verdict.DEAD) for one in got],
-        )  # fmt: skip
-    read = counted_rows(monkeypatch)
-    [found] = whereabouts(store, topic, entries[COUNT // 2].id)
-    assert found.state == {"later": "waiting", "behind": "todo"}.get(place, place)
     assert max(read) <= 2
 
 
