@@ -71,16 +71,10 @@ class Reads(Reader, Protocol):
         """Dead messages, as they are chosen; the longest dead come first."""
 
         def look(now: Topic) -> list[Record]:
-            _check_group(self, now, group)
-            if chosen.ids is not None:
-                return _dead_of_ids(self, now, group, chosen.ids, chosen)
-            after = "" if chosen.after is None else str(chosen.after)
-            asks = [PageAsk(Section(slot, "died", group), after) for slot in now.all_slots]
-            until = chosen.until
-            return _in_order(
-                self, now, asks, chosen.limit, lambda one: one.dead_place, DeadPlace.read,
-                lambda one: until is None or one.dead_place <= until,
-            )  # fmt: skip
+            found = _dead(self, now, group, chosen)
+            if not found:  # the group may be gone
+                _check_group(self, now, group)
+            return found
 
         return _grown(self, topic, look)
 
@@ -240,6 +234,18 @@ def _in_order(
         now, rest = rest[:count], rest[count:]
         now = [ask for ask in now if last is None or read(ask.after) < last]  # type: ignore[operator]
     return found
+
+
+def _dead(store: Reader, topic: Topic, group: str, chosen: ChosenDead) -> list[Record]:
+    """Dead letters, as they are chosen."""
+    if chosen.ids is not None:
+        return _dead_of_ids(store, topic, group, chosen.ids, chosen)
+    after = "" if chosen.after is None else str(chosen.after)
+    asks = [PageAsk(Section(slot, "died", group), after) for slot in topic.all_slots]
+    return _in_order(
+        store, topic, asks, chosen.limit, lambda one: one.dead_place, DeadPlace.read,
+        lambda one: chosen.until is None or one.dead_place <= chosen.until,
+    )  # fmt: skip
 
 
 def _dead_of_ids(

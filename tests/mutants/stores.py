@@ -236,10 +236,10 @@ STORES: Final = [
     ),
     Mutant(
         "Redis has nothing to retry of a group that was dropped meanwhile",
-        "stores/redis/dead.py",
-        "    if not found:  # the group may have been dropped meanwhile\n"
-        "        require(redis, keys, group)\n    return found\n",
-        "    return found\n",
+        "stores/reads.py",
+        "            if not found:  # the group may be gone\n"
+        "                _check_group(self, now, group)\n            return found\n",
+        "            return found\n",
         inside("redis"),
     ),
 ]

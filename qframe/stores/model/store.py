@@ -36,8 +36,8 @@ _CAPABILITIES: Final = Capabilities(bell=True)
 
 class ModelStore(
     ModelTopics, ModelPublishing, ModelPulling, ModelSettling, ModelGroups, ModelDocuments,
-    ModelBuckets, ModelPages, ModelRewriting, ModelRepairing, ModelInspecting, ModelSearching, ModelLogs,
-    ModelCopying, ModelGrowing, Topics, Rosters, Controls, Edits,
+    ModelBuckets, ModelPages, ModelRewriting, ModelRepairing, ModelInspecting, ModelSearching,
+    ModelLogs, ModelCopying, ModelGrowing, Topics, Rosters, Controls, Edits,
 ):  # fmt: skip
     """Messages in this process's memory.
 

@@ -43,8 +43,8 @@ _CAPABILITIES: Final = Capabilities(
 
 class RedisStore(
     RedisTopics, RedisPublishing, RedisPulling, RedisSettling, RedisGroups, RedisDocuments,
-    RedisBuckets, RedisPages, RedisRewriting, RedisRepairing, RedisInspecting, RedisSearching, RedisLogs,
-    RedisCopying, RedisGrowing, Topics, Rosters, Controls, Edits,
+    RedisBuckets, RedisPages, RedisRewriting, RedisRepairing, RedisInspecting, RedisSearching,
+    RedisLogs, RedisCopying, RedisGrowing, Topics, Rosters, Controls, Edits,
 ):  # fmt: skip
     """Messages in Redis 7 or newer, or Valkey: one server, behind Sentinels, or a cluster.
 
