@@ -83,7 +83,7 @@ def write(
 def listed(redis: Redis, keys: SlotKeys, group: str, space: Space, span: Span, now: str) -> Listed:
     """Documents of a space."""
     after = f"{span.after.rank:016} {span.after.name}"
-    words = () if span == WHOLE else (after, f"{span.until + 1:016}", span.limit)
+    words = ("", "", "") if span == WHOLE else (after, f"{span.until + 1:016}", span.limit)
     now_ms, flat = ask_group(redis, keys, group, "list_documents", now, group, space, *words)
     pairs = zip(flat[::2], flat[1::2], strict=True)
     documents = [_document(shown(name), value) for name, value in pairs]

@@ -6,11 +6,11 @@ from collections.abc import Mapping, Sequence
 
 from typing_extensions import override
 
-from qframe.drivers.redis import Call, Redis
+from qframe.drivers.redis import Redis
 from qframe.drivers.scripts import Refused
 from qframe.errors import UnknownTopic
 from qframe.stores.acts import Growing
-from qframe.stores.redis.keys import SlotKeys, declared, identity_of, of, topics_key
+from qframe.stores.redis.keys import SlotKeys, declared, identity_of, swap, topics_key
 from qframe.stores.redis.role import RedisRole
 from qframe.stores.searching import next_token
 from qframe.stores.types import SlotsClosed
@@ -62,11 +62,10 @@ def grow(
     but for who has leased the growth since, for then they do not come into use by this.
     """
     before, after = topic.growth, following.growth
-    key = topics_key(namespace)
+    key, identity = topics_key(namespace), f"{identity_of(topic)} ".encode()
     splits = before.first + before.split < after.first + after.split
     if splits:
-        stored = redis.ask(key, "HGET", topic.name) or b""
-        if not stored.startswith(f"{identity_of(topic)} ".encode()):
+        if not (redis.ask(key, "HGET", topic.name) or b"").startswith(identity):
             return False
         split = before.first + before.split
         halves = topic.split_of(split)
@@ -78,8 +77,9 @@ def grow(
             raise Refused([])  # a server has taken over that has not heard of that
         # The slot that was split is discarded next: until then it has all that replicas lack.
         redis.await_replicas(keys.slots[slot] for slot in halves)
-    words = (topic.name, identity_of(topic), identity_of(following))
-    is_done = bool(redis.one(Call(of("grow"), key, words)))
+    new, is_done = f"{identity_of(following)} ".encode(), False
+    while not is_done and (line := redis.ask(key, "HGET", topic.name) or b"").startswith(identity):
+        is_done = swap(redis, namespace, topic.name, line, line.replace(identity, new, 1))
     if splits:
         redis.await_replicas([key])
     return is_done

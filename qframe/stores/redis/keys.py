@@ -106,6 +106,11 @@ def declared(redis: Redis, namespace: str, name: str) -> Topic | None:
     return None if value is None else topic_from(name, value)
 
 
+def swap(redis: Redis, namespace: str, name: str, seen: bytes, line: bytes) -> bool:
+    """Writes a topic's value of the hash in place of the one that was read, if it is there."""
+    return bool(redis.one(Call(of("declare"), topics_key(namespace), (name, seen, line))))
+
+
 def is_elsewhere(value: bytes) -> bool:
     """Whether a value of the hash of topics says that its topic lies in a database."""
     return value.startswith(ELSEWHERE.encode())

@@ -9,7 +9,7 @@ from typing import Final
 
 from typing_extensions import override
 
-from qframe.drivers.redis import Call, Redis
+from qframe.drivers.redis import Redis
 from qframe.errors import TopicMismatch
 from qframe.growth import Growth
 from qframe.stores.base import Declaring
@@ -25,7 +25,7 @@ from qframe.stores.redis.keys import (
     identity_of,
     is_elsewhere,
     kind_of,
-    of,
+    swap,
     topic_from,
     topics_key,
 )
@@ -34,7 +34,6 @@ from qframe.stores.topic_options import TopicOptions, reading
 from qframe.stores.types import LiesHere, TopicList
 from qframe.topic import Kind, Topic
 
-_CHANGED: Final = -1
 _OTHERS: Final = ("claimed", "asleep", "birth", "opened")
 _GONE_S: Final = 30 * 86_400
 """For how long a slot of a topic that was deleted stays closed."""
@@ -114,17 +113,26 @@ def _declared(
     Raises:
         BadTopic: if it is declared, and this version of qframe cannot read how.
     """
-    key, is_done = topics_key(namespace), _CHANGED
-    while is_done == _CHANGED:
-        before, options = redis.ask(key, "HGET", topic.name) or b"", b"{}"
+    key, kind = topics_key(namespace), sign or kind_of(topic)
+    while True:
+        before = redis.ask(key, "HGET", topic.name) or b""
+        known, numbers, options = (before or f"{identity_of(topic, sign)} {{}}".encode()).split(
+            b" ", 2
+        )
+        slots, growth = grown_from(numbers)
+        has_been = slots == topic.slots
         if before and not is_elsewhere(before):
-            topic_from(topic.name, before)
-            options = before.split(b" ", 2)[2]
-        options = TopicOptions.of(topic).to_json(options)
-        words = (topic.name, identity_of(topic, sign), options, before)
-        is_done, stands = redis.one(Call(of("declare"), key, words))
-    known, numbers = stands.split()
-    return bool(is_done), known.decode(), *grown_from(numbers)
+            has_been = topic_from(topic.name, before).has_been(topic.slots)
+        if known.decode() != kind or not has_been:
+            return False, known.decode(), slots, growth
+        line = b" ".join((known, numbers, TopicOptions.of(topic).to_json(options)))
+        if swap(redis, namespace, topic.name, before, line):
+            return True, kind, slots, growth
+
+
+def _line(topic: Topic, sign: str) -> bytes:
+    """The value of a topic that is not there yet, without its options."""
+    return f"{identity_of(topic, sign)} {{}}".encode()
 
 
 def _mismatch(topic: Topic, known: str, slots: int) -> TopicMismatch:

@@ -1,9 +1,9 @@
 #!lua flags=no-writes
 -- Purpose: tells the documents of a space of a group, or a part of them by rank and name.
 -- KEYS[1] slot: slot 0's prefix, where documents lie; what is read begins with it.
--- ARGV[1] given (now), ARGV[2] name (group), ARGV[3] space; for a part also ARGV[4] after (the rank
---   in 16 digits, a blank and the name behind which it begins), ARGV[5] bound (all of it have ranks
---   below this, in 16 digits), ARGV[6] limit.
+-- ARGV[1] given (now), ARGV[2] name (group), ARGV[3] space, ARGV[4] after (the rank in 16 digits, a
+--   blank and the name behind which a part begins), ARGV[5] bound (all of it have ranks below this,
+--   in 16 digits), ARGV[6] limit; these three are '' for all documents.
 -- Reply: [now (ms); name, '<version> <written at> <rank> <value>' of each]. -2 if there is no such
 --   group.
 -- Cost: 3 commands; 1 more for a part that has some.
@@ -16,7 +16,7 @@ if redis.call('HEXISTS', slot .. 'groups', name) == 0 then
   return -2
 end
 local documents, now = documents_of(slot, name, space), time_ms(given)
-if not limit then
+if limit == '' then
   return { now, redis.call('HGETALL', documents) }
 end
 local names, listed = {}, {}
