@@ -37,7 +37,7 @@ ROLES = {
     acts.Copying: "copying",
     acts.Growing: "growing",
     base.Inspecting: "inspect",
-    base.Searching: "search",
+    base.History: "history",
     base.Logs: "logs",
     Pages: "pages",
 }

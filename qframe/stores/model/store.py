@@ -16,13 +16,13 @@ from qframe.stores.model.dead import ModelDeadLetters
 from qframe.stores.model.documents import ModelDocuments
 from qframe.stores.model.groups import ModelGroups
 from qframe.stores.model.growing import ModelGrowing
+from qframe.stores.model.history import ModelHistory
 from qframe.stores.model.inspect import ModelInspecting
 from qframe.stores.model.logs import ModelLogs
 from qframe.stores.model.pages import ModelPages
 from qframe.stores.model.publish import ModelPublishing
 from qframe.stores.model.pull import ModelPulling
 from qframe.stores.model.repair import ModelRepairing
-from qframe.stores.model.search import ModelSearching
 from qframe.stores.model.settle import ModelSettling
 from qframe.stores.model.timers import ModelTimers
 from qframe.stores.model.topics import ModelTopics
@@ -38,7 +38,7 @@ _CAPABILITIES: Final = Capabilities(bell=True)
 class ModelStore(
     ModelTopics, ModelPublishing, ModelPulling, ModelSettling, ModelGroups, ModelDocuments,
     ModelBuckets, ModelTimers, ModelUnblocking, ModelDeadLetters, ModelRepairing, ModelInspecting,
-    ModelSearching, ModelLogs, ModelPages, ModelCopying, ModelGrowing, Reads, Rosters,
+    ModelHistory, ModelLogs, ModelPages, ModelCopying, ModelGrowing, Reads, Rosters,
     Controls,
 ):  # fmt: skip
     """Messages in this process's memory.

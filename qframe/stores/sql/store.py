@@ -17,6 +17,7 @@ from qframe.stores.sql.dead import SqlDeadLetters
 from qframe.stores.sql.documents import SqlDocuments
 from qframe.stores.sql.groups import SqlGroups
 from qframe.stores.sql.growing import SqlGrowing
+from qframe.stores.sql.history import SqlHistory
 from qframe.stores.sql.inspect import SqlInspecting
 from qframe.stores.sql.logs import SqlLogs
 from qframe.stores.sql.migrate import check, migrate
@@ -25,7 +26,6 @@ from qframe.stores.sql.pages import SqlPages
 from qframe.stores.sql.publish import SqlPublishing
 from qframe.stores.sql.pull import SqlPulling
 from qframe.stores.sql.repair import SqlRepairing
-from qframe.stores.sql.search import SqlSearching
 from qframe.stores.sql.settle import SqlSettling
 from qframe.stores.sql.timers import SqlTimers
 from qframe.stores.sql.topics import SqlTopics
@@ -36,7 +36,7 @@ from qframe.topic import Topic
 
 class SqlStore(
     SqlTopics, SqlPublishing, SqlPulling, SqlSettling, SqlGroups, SqlDocuments, SqlBuckets,
-    SqlTimers, SqlUnblocking, SqlDeadLetters, SqlRepairing, SqlInspecting, SqlSearching, SqlLogs,
+    SqlTimers, SqlUnblocking, SqlDeadLetters, SqlRepairing, SqlInspecting, SqlHistory, SqlLogs,
     SqlPages, SqlCopying, SqlGrowing, Reads, Rosters, Controls,
 ):  # fmt: skip
     """Messages in the tables of a database.
