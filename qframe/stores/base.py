@@ -247,21 +247,16 @@ class Inspecting(Protocol):
         """The store's clock: the one by which a topic's times are judged, if one is named."""
 
 
-class Searching(Protocol):
-    """How messages have ended."""
+class History(Protocol):
+    """How attempts have ended, in topics with `history=`."""
 
-    def history(self, topic: Topic, message_id: str, slot: int | None = None) -> list[HistoryEntry]:
-        """How attempts of a message have ended, and what was done to it while it waited.
+    def ends(
+        self, topic: Topic, slots: Sequence[int], message_id: str = "", key: str = ""
+    ) -> list[HistoryEntry]:
+        """The entries that slots have of a message, by group and slot, the first first.
 
-        A topic with `history=` keeps that, in all slots or in one: by group and slot, the first
-        first, `ENTRIES` for each group and slot at most, the last ones, each until `history` has
-        passed since it ended.
-        """
-
-    def last_ended(self, topic: Topic, key: str) -> list[HistoryEntry]:
-        """The history of the message of a key that was handled, cancelled, or died last.
-
-        By group, as `history`; nothing of a group in which none has ended, nor of a stream.
+        With a key those of its message that was handled, cancelled, or died last in each slot and
+        group. There may be some that are older than the topic keeps.
         """
 
 
@@ -279,7 +274,7 @@ class Logs(Protocol):
 
 class Store(
     Topics, Publishing, Pulling, Settling, Groups, Edits, Repairing, Copying, Growing, Inspecting,
-    Searching, Logs, Rosters, Controls, Protocol,
+    History, Logs, Rosters, Controls, Protocol,
 ):  # fmt: skip
     """All of them, in one place."""
 

@@ -18,6 +18,7 @@ from collections.abc import Collection, Sequence
 from enum import IntEnum
 from typing import Final, NamedTuple, Protocol
 
+from qframe.clock import moment
 from qframe.outcomes import Moved
 from qframe.stores.reads import Reads
 from qframe.stores.records import ALL_DEAD, ChosenDead, HeadPlace
@@ -90,6 +91,14 @@ class Edit(NamedTuple):
         if self.slot is None and not self.is_of_dead:
             return topic.all_slots
         return [slot for slot in topic.all_slots if slot == self.slot]
+
+    @property
+    def changes(self) -> str | None:
+        """The words that the history keeps of it; None of a cancellation."""
+        if self.becomes is Becomes.CANCELLED:
+            return None
+        due = None if self.due_ms is None else f"due {moment(self.due_ms)}"
+        return ", ".join(each for each in (due, None if self.body is None else "body") if each)
 
     def outcome(self, due: Collection[int], *, is_held: bool) -> Moved:
         """What comes of it where the heads that it is for are `due`; one is handed out: `is_held`.

@@ -23,10 +23,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from qframe.clock import moment
 from qframe.codec import KEYLESS, time_of_token
 from qframe.outcomes import Verdict
-from qframe.stores.edits import Becomes, Edit
 from qframe.stores.records import HistoryEntry
 from qframe.stores.types import Settlement
 from qframe.topic import Topic
@@ -91,14 +89,6 @@ def lost_entry(
         id=message_id, attempt=attempt, verdict=LOST, ended_ms=now_ms,
         began_ms=None if of_line else time_of_token(receipt), worker=worker_of(receipt or ""),
     )  # fmt: skip
-
-
-def changes_of(edit: Edit) -> str | None:
-    """The words that the history keeps of an edit; None of a cancellation."""
-    if edit.becomes is Becomes.CANCELLED:
-        return None
-    due = None if edit.due_ms is None else f"due {moment(edit.due_ms)}"
-    return ", ".join(each for each in (due, None if edit.body is None else "body") if each)
 
 
 def named(by: str | None) -> str | None:

@@ -11,7 +11,15 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from qframe.stores.positions import Position
-from qframe.stores.records import LogSpan, LookUp, PageAsk, Record, Remembered, SectionPage
+from qframe.stores.records import (
+    HistoryEntry,
+    LogSpan,
+    LookUp,
+    PageAsk,
+    Record,
+    Remembered,
+    SectionPage,
+)
 from qframe.topic import Topic
 
 
@@ -44,6 +52,14 @@ class Reader(Pages, Protocol):
 
     def groups(self, topic: Topic) -> list[str]:
         """As of `Groups`."""
+
+    def now_ms(self, topic: Topic | None = None) -> int:
+        """As of `Inspecting`."""
+
+    def ends(
+        self, topic: Topic, slots: Sequence[int], message_id: str = "", key: str = ""
+    ) -> list[HistoryEntry]:
+        """As of `History`."""
 
     def positions(self, topic: Topic, group: str) -> list[Position]:
         """As of `Copying`."""

@@ -12,6 +12,7 @@ from typing import Final, Protocol, TypeVar
 
 from qframe.errors import UnknownGroup
 from qframe.stores.finding import Finder, first_joined
+from qframe.stores.history import in_time, of_last_slots
 from qframe.stores.pages import Reader
 from qframe.stores.records import (
     ALL_DEAD,
@@ -19,6 +20,7 @@ from qframe.stores.records import (
     ChosenDead,
     DeadPlace,
     Found,
+    HistoryEntry,
     LookUp,
     PageAsk,
     Record,
@@ -185,6 +187,32 @@ class Reads(Reader, Protocol):
         def look(now: Topic) -> dict[int, int]:
             spans = self.spans(now)
             return dict(zip(spans, first_joined(self, now, spans, [*spans], at_ms), strict=True))
+
+        return _grown(self, topic, look)
+
+    def history(self, topic: Topic, message_id: str, slot: int | None = None) -> list[HistoryEntry]:
+        """How attempts of a message have ended, and what was done to it while it waited.
+
+        A topic with `history=` keeps that, in all slots or in one: by group and slot, the first
+        first, `ENTRIES` for each group and slot at most, the last ones, each until `history` has
+        passed since it ended.
+        """
+
+        def look(now: Topic) -> list[HistoryEntry]:
+            slots = [*now.past_slots, *now.all_slots] if slot is None else [slot]
+            return in_time(self.ends(now, slots, message_id), now, self.now_ms(now))
+
+        return _grown(self, topic, look)
+
+    def last_ended(self, topic: Topic, key: str) -> list[HistoryEntry]:
+        """The history of the message of a key that was handled, cancelled, or died last.
+
+        By group, as `history`; nothing of a group in which none has ended, nor of a stream.
+        """
+
+        def look(now: Topic) -> list[HistoryEntry]:
+            found = self.ends(now, now.slots_ever_of(key.encode()), key=key)
+            return in_time(of_last_slots(found), now, self.now_ms(now))
 
         return _grown(self, topic, look)
 

@@ -47,7 +47,7 @@ class Scanning(Protocol):
         self, topic: Topic, place: str | None = None, limit: int = 500,
         sought: Sought | None = None,
     ) -> ScanPage:  # fmt: skip
-        """As of `Searching`."""
+        """As of `Reads`."""
 
 
 def stands(store: Scanning, topic: Topic, message_id: str) -> bool:

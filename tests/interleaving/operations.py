@@ -287,6 +287,11 @@ def _history(by: Actor) -> Act:
     return lambda store, topic: store.history(topic, message_id)
 
 
+def _ends(by: Actor) -> Act:
+    message_id = by.draw.choice(by.scene.ids)
+    return lambda store, topic: store.ends(topic, topic.all_slots, message_id)
+
+
 def _last_ended(by: Actor) -> Act:
     key = by.draw.choice(["a", "b"])
     return lambda store, topic: store.last_ended(topic, key)
@@ -405,6 +410,7 @@ OPERATIONS = [
     Operation("find", _find, looks=True, seen=_of_find),
     Operation("find id", _find_id, looks=True,
               seen=lambda found: (sorted(found.remembered), found.kept)),  # what was delayed is not
+    Operation("ends", _ends, looks=True, seen=lambda ends: sorted(plain(ends), key=str)),
     Operation("history", _history, looks=True, seen=lambda ends: sorted(plain(ends), key=str)),
     Operation("last_ended", _last_ended, looks=True,
               seen=lambda ends: sorted(plain(ends), key=str)),

@@ -36,7 +36,7 @@ ROLES = {
     acts.Copying: "copying",
     acts.Growing: "growing",
     base.Inspecting: "inspect",
-    base.Searching: "search",
+    base.History: "history",
     base.Logs: "logs",
     Pages: "pages",
 }

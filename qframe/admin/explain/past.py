@@ -8,8 +8,8 @@ from itertools import groupby
 from qframe.admin.explain.cause import Cause, Explanation
 from qframe.admin.explain.words import attempts, moment
 from qframe.outcomes import Verdict
-from qframe.stores.base import Searching
 from qframe.stores.history import CANCELLED, EDITED
+from qframe.stores.reads import Reads
 from qframe.stores.records import HistoryEntry, Record
 from qframe.topic import Topic
 
@@ -22,7 +22,7 @@ class Past:
         shown: returns an entry with what may be seen of it.
     """
 
-    def __init__(self, store: Searching, shown: Callable[[HistoryEntry], HistoryEntry]) -> None:
+    def __init__(self, store: Reads, shown: Callable[[HistoryEntry], HistoryEntry]) -> None:
         self._store = store
         self._shown = shown
         self._known: dict[tuple[str, str], tuple[HistoryEntry, ...]] = {}

@@ -10,7 +10,7 @@ from typing_extensions import override
 from qframe.outcomes import Moved
 from qframe.stores import rules
 from qframe.stores.edits import Becomes, Edit, Rewriting
-from qframe.stores.history import changes_of, key_of, timer_entry
+from qframe.stores.history import key_of, timer_entry
 from qframe.stores.model.parking import park
 from qframe.stores.model.queues import add_dead_letter, advance, queue
 from qframe.stores.model.role import ModelRole
@@ -98,7 +98,7 @@ def _remember(
     by: str | None,
 ) -> None:  # fmt: skip
     if state.topic.history_ms:
-        entry = timer_entry(head.message.id, head.tries, now_ms, by=by, changes=changes_of(edit))
+        entry = timer_entry(head.message.id, head.tries, now_ms, by=by, changes=edit.changes)
         cursor.keep(entry, key_of(state.topic, edit.subject))
 
 

@@ -18,13 +18,13 @@ from qframe.stores.model.documents import ModelDocuments
 from qframe.stores.model.edits import ModelRewriting
 from qframe.stores.model.groups import ModelGroups
 from qframe.stores.model.growing import ModelGrowing
+from qframe.stores.model.history import ModelHistory
 from qframe.stores.model.inspect import ModelInspecting
 from qframe.stores.model.logs import ModelLogs
 from qframe.stores.model.pages import ModelPages
 from qframe.stores.model.publish import ModelPublishing
 from qframe.stores.model.pull import ModelPulling
 from qframe.stores.model.repair import ModelRepairing
-from qframe.stores.model.search import ModelSearching
 from qframe.stores.model.settle import ModelSettling
 from qframe.stores.model.topics import ModelTopics
 from qframe.stores.rosters import Rosters
@@ -36,7 +36,7 @@ _CAPABILITIES: Final = Capabilities(bell=True)
 
 class ModelStore(
     ModelTopics, ModelPublishing, ModelPulling, ModelSettling, ModelGroups, ModelDocuments,
-    ModelBuckets, ModelPages, ModelRewriting, ModelRepairing, ModelInspecting, ModelSearching,
+    ModelBuckets, ModelPages, ModelRewriting, ModelRepairing, ModelInspecting, ModelHistory,
     ModelLogs, ModelCopying, ModelGrowing, Topics, Rosters, Controls, Edits,
 ):  # fmt: skip
     """Messages in this process's memory.

@@ -12,7 +12,6 @@ from qframe.drivers.scripts import Refused
 from qframe.errors import UnknownGroup
 from qframe.outcomes import Moved
 from qframe.stores.edits import Becomes, Edit, Rewriting
-from qframe.stores.history import changes_of
 from qframe.stores.redis.envelopes import pack
 from qframe.stores.redis.groups import lacks_group, names
 from qframe.stores.redis.histories import lines_of
@@ -102,7 +101,7 @@ def _packed(keys: SlotKeys, edit: Edit, by: str | None) -> tuple[bytes, bytes, b
     known = (edit.group, edit.seq, edit.if_due_ms, due_ms)
     facts = pack((
         edit.becomes, edit.subject, *(False if each is None else each for each in known),
-        edit.error, edit.force, lines_of(keys, by, changes_of(edit)) if is_kept else "",
+        edit.error, edit.force, lines_of(keys, by, edit.changes) if is_kept else "",
     ))  # fmt: skip
     body = b"" if edit.body is None else pack(edit.body)
     return facts, body, pack(edit.headers)

@@ -55,20 +55,10 @@ def lines_of(keys: SlotKeys, by: str | None, changes: str | None) -> str:
     return f"@{named(by) or ''}\n{changes or ''}" if keys.topic.history_ms else ""
 
 
-def found(redis: Redis, keys: SlotKeys, message_id: str, slot: int | None) -> list[HistoryEntry]:
-    """The entries of a message, by group and slot."""
-    slots = [*keys.topic.past_slots, *keys.topic.all_slots] if slot is None else [slot]
-    return _looked_up(redis, keys, slots, message_id)
-
-
-def found_by_key(redis: Redis, keys: SlotKeys, key: str) -> list[HistoryEntry]:
-    """The entries of the message of a key that has ended last, by group."""
-    return _looked_up(redis, keys, keys.topic.slots_ever_of(key.encode()), "", key)
-
-
-def _looked_up(
-    redis: Redis, keys: SlotKeys, slots: Sequence[int], message_id: str, key: str = ""
+def looked_up(
+    redis: Redis, keys: SlotKeys, slots: Sequence[int], message_id: str, key: str
 ) -> list[HistoryEntry]:
+    """The entries of a message, or of the one of a key that has ended last, by group and slot."""
     replies = redis.run([keys.call("history", each, message_id, key) for each in slots])
     return [
         entry

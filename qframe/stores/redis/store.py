@@ -21,13 +21,13 @@ from qframe.stores.redis.documents import RedisDocuments
 from qframe.stores.redis.edits import RedisRewriting
 from qframe.stores.redis.groups import RedisGroups
 from qframe.stores.redis.growing import RedisGrowing
+from qframe.stores.redis.history import RedisHistory
 from qframe.stores.redis.inspect import RedisInspecting
 from qframe.stores.redis.logs import RedisLogs
 from qframe.stores.redis.pages import RedisPages
 from qframe.stores.redis.publish import RedisPublishing
 from qframe.stores.redis.pull import RedisPulling
 from qframe.stores.redis.repair import RedisRepairing
-from qframe.stores.redis.search import RedisSearching
 from qframe.stores.redis.settle import RedisSettling
 from qframe.stores.redis.topics import RedisTopics
 from qframe.stores.rosters import Rosters
@@ -43,7 +43,7 @@ _CAPABILITIES: Final = Capabilities(
 
 class RedisStore(
     RedisTopics, RedisPublishing, RedisPulling, RedisSettling, RedisGroups, RedisDocuments,
-    RedisBuckets, RedisPages, RedisRewriting, RedisRepairing, RedisInspecting, RedisSearching,
+    RedisBuckets, RedisPages, RedisRewriting, RedisRepairing, RedisInspecting, RedisHistory,
     RedisLogs, RedisCopying, RedisGrowing, Topics, Rosters, Controls, Edits,
 ):  # fmt: skip
     """Messages in Redis 7 or newer, or Valkey: one server, behind Sentinels, or a cluster.

@@ -21,7 +21,7 @@ from qframe.errors import UnknownGroup
 from qframe.outcomes import Moved
 from qframe.stores import rules
 from qframe.stores.edits import Becomes, Edit, Rewriting
-from qframe.stores.history import changes_of, key_of, timer_entry
+from qframe.stores.history import key_of, timer_entry
 from qframe.stores.records import HistoryEntry
 from qframe.stores.sql import arrivals as arrive
 from qframe.stores.sql import heads
@@ -240,7 +240,7 @@ class _HeadEdits:
     def _remember(self, head: HeadRow, edit: Edit) -> None:
         if self._ref.topic.history_ms and edit.becomes is not Becomes.DUE:
             entry = timer_entry(
-                head.id, head.tries, self._now_ms, by=self._by, changes=changes_of(edit)
+                head.id, head.tries, self._now_ms, by=self._by, changes=edit.changes
             )
             self._entries.append((head.cursor, key_of(self._ref.topic, head.subject), entry))
 

@@ -18,6 +18,7 @@ from qframe.stores.sql.documents import SqlDocuments
 from qframe.stores.sql.edits import SqlRewriting
 from qframe.stores.sql.groups import SqlGroups
 from qframe.stores.sql.growing import SqlGrowing
+from qframe.stores.sql.history import SqlHistory
 from qframe.stores.sql.inspect import SqlInspecting
 from qframe.stores.sql.logs import SqlLogs
 from qframe.stores.sql.migrate import check, migrate
@@ -26,7 +27,6 @@ from qframe.stores.sql.pages import SqlPages
 from qframe.stores.sql.publish import SqlPublishing
 from qframe.stores.sql.pull import SqlPulling
 from qframe.stores.sql.repair import SqlRepairing
-from qframe.stores.sql.search import SqlSearching
 from qframe.stores.sql.settle import SqlSettling
 from qframe.stores.sql.topics import SqlTopics
 from qframe.stores.types import Capabilities
@@ -35,7 +35,7 @@ from qframe.topic import Topic
 
 class SqlStore(
     SqlTopics, SqlPublishing, SqlPulling, SqlSettling, SqlGroups, SqlDocuments, SqlBuckets,
-    SqlPages, SqlRewriting, SqlRepairing, SqlInspecting, SqlSearching, SqlLogs, SqlCopying,
+    SqlPages, SqlRewriting, SqlRepairing, SqlInspecting, SqlHistory, SqlLogs, SqlCopying,
     SqlGrowing, Topics, Rosters, Controls, Edits,
 ):  # fmt: skip
     """Messages in the tables of a database.

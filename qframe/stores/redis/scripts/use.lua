@@ -1,5 +1,5 @@
 #!lua flags=allow-oom
--- Purpose: has a slot be in use that was opened, as far as its own keys say; `declare` says so to all.
+-- Purpose: has a slot be in use that was opened, as far as its own keys say.
 -- KEYS[1] slot: the slot's prefix; what is touched begins with it.
 -- ARGV[1] token (under which it was opened), ARGV[2] leased (until when the lease lasts under which
 --   the caller sees to the growth).
