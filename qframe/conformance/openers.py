@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 DATABASES: Final = ()
 STORES: Final = ("store",)
 BENCHES: Final = STORES
+ALIKE: Final = ()
 FOLDER: Final = "{folder}"
 Opener = Callable[[Path, VirtualClock, str], Store]
 _RUN: Final = token_hex(4)  # what another run has left behind is not met

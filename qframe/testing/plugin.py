@@ -37,14 +37,16 @@ def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Checks that the suite has a store, and tells pytest of its mark."""
+    """Checks that the suite has a store, and tells pytest of its marks."""
     asks = config.option.pyargs and any(arg.startswith(SUITE) for arg in config.args)
     if asks and config.option.qframe_store is None:
         raise pytest.UsageError("name the store: --qframe-store=myscheme://host/name")
     if config.option.qframe_store is not None:
-        config.addinivalue_line(
-            "markers", "promise(*numbers, on=store): holds these promises of docs/guarantees.md"
-        )
+        for mark in (
+            "promise(*numbers, on=store): holds these promises",
+            "written_once: see conftest",
+        ):
+            config.addinivalue_line("markers", mark)
 
 
 @pytest.fixture

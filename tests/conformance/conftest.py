@@ -1,4 +1,8 @@
-"""The stores that the suite holds: each test runs on each of them."""
+"""The stores that the suite holds: each test runs on each of them.
+
+Tests of what is written once, above the operations of stores, run on one store of each sort: other
+databases, and a cluster, have no code of their own for it (`written_once`).
+"""
 
 from __future__ import annotations
 
@@ -7,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from bench import Bench
-from openers import BENCHES, await_words_of, opener_of
+from openers import ALIKE, BENCHES, await_words_of, opener_of
 
 from qframe.clock import VirtualClock
 
@@ -24,3 +28,14 @@ def bench(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Bench]:
         bench.check()
     finally:
         bench.close()
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Leaves what is written once to one store of each sort."""
+    items[:] = [item for item in items if not _is_left_out(item)]
+
+
+def _is_left_out(item: pytest.Item) -> bool:
+    chosen = getattr(item, "callspec", None)
+    is_once = item.get_closest_marker("written_once") is not None
+    return is_once and chosen is not None and chosen.params.get("bench") in ALIKE

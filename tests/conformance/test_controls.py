@@ -9,6 +9,8 @@ from qframe.errors import UnknownGroup, UnknownTopic
 from qframe.stores.documents import Space, Write
 from qframe.topic import Topic
 
+pytestmark = pytest.mark.written_once
+
 
 def tuned(bench: Bench, topic: Topic, group: str = "g") -> dict[str, str] | None:
     [found] = bench.store.tunings([(topic, group)])

@@ -17,6 +17,8 @@ from qframe.options.report import ConsumerReport
 from qframe.stores.records import Sought
 from qframe.topic import Topic
 
+pytestmark = pytest.mark.written_once
+
 WORKER = "host-1-abc"
 
 

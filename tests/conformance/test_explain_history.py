@@ -19,6 +19,8 @@ from qframe.message import Delivery
 from qframe.stores.history import receipt_of
 from qframe.topic import Topic
 
+pytestmark = pytest.mark.written_once
+
 DAY_MS = 86_400_000
 
 

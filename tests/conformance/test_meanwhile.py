@@ -14,6 +14,8 @@ from qframe.errors import TopicMismatch
 from qframe.stores.types import NO_EPOCH
 from qframe.topic import Topic
 
+pytestmark = pytest.mark.written_once
+
 
 @pytest.mark.promise(4)
 @pytest.mark.parametrize(

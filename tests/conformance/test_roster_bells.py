@@ -14,6 +14,8 @@ from rosters import LEASE_MS, NEW, STEPS, claim, start
 from qframe.stores.bell import Bell
 from qframe.topic import Topic
 
+pytestmark = pytest.mark.written_once
+
 LONG_S = 60.0
 
 

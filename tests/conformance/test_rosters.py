@@ -14,7 +14,7 @@ from qframe.roster import NO_VERSION, Member, Owner, Roster
 from qframe.stores.documents import Space, Write
 from qframe.topic import Topic
 
-pytestmark = pytest.mark.promise(4)
+pytestmark = [pytest.mark.promise(4), pytest.mark.written_once]
 
 
 def test_a_group_that_nobody_has_attended_has_an_empty_roster_of_version_0(bench: Bench) -> None:

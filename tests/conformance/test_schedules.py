@@ -25,6 +25,8 @@ from qframe.stores.doubling import Doubling
 from qframe.testing.ownership import SoleOwner
 from qframe.topic import Topic
 
+pytestmark = pytest.mark.written_once
+
 
 def parts(bench: Bench) -> tuple[Schedules, ScheduleRecords, Leader]:
     """Schedules, their records, and a leader, on the store of a bench."""

@@ -13,6 +13,8 @@ from qframe.errors import BadOption
 from qframe.stores.records import Record, Sought
 from qframe.topic import Topic
 
+pytestmark = pytest.mark.written_once
+
 
 def states(records: list[Record]) -> dict[str, str]:
     return {record.id: record.state for record in records}

@@ -12,6 +12,8 @@ from qframe.outcomes import Moved
 from qframe.stores.records import HeadPlace, Record
 from qframe.topic import Topic
 
+pytestmark = pytest.mark.written_once
+
 KINDS = ("stream", "ordered", "delay")
 QUEUED = KINDS[1:]
 

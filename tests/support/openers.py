@@ -29,6 +29,8 @@ REDIS = {"redis": "redis_server", "redis-cluster": "redis_cluster"}
 DATABASES = ("postgres", "mariadb")
 STORES = ("sqlite", *DATABASES, *REDIS)
 BENCHES = ("model", *STORES)
+ALIKE = (*DATABASES, "redis-cluster")
+"""Those that have their code from another one, for what is written once."""
 HALVES = {"postgres": 0, "mariadb": 1, "redis": 0, "redis-cluster": 1}
 """Where another store has the same code: every second life, from here.
 So each life is led by one of the two databases, and one of the two kinds of Redis."""

@@ -24,8 +24,8 @@ from qframe.drivers.sql import Database, Statement, Transaction
 from qframe.outcomes import Verdict
 from qframe.stores.open import open_store
 from qframe.stores.sql import ranges
-from qframe.stores.sql.dead import _dead_of_ids
 from qframe.stores.sql.migrate import FIRST, KNOWN
+from qframe.stores.sql.pages import _dead_of
 from qframe.stores.sql.schema import PREFIX, expiries, groups, metadata, slots
 from qframe.stores.sql.store import SqlStore
 from qframe.stores.types import Entry, PullRequest, PullTerms, Settlement
@@ -384,14 +384,14 @@ def test_the_last_group_of_a_topic_that_is_deleted_leaves_no_row_in_any_table(
     assert all(used.values()), used
 
 
-def test_dead_letters_of_ids_are_found_by_the_index_of_ids(app: QFrame, path: Path) -> None:
+@pytest.mark.parametrize("values", [("a", 100), ("a", "b")], ids=["one", "several"])
+def test_dead_letters_of_ids_are_found_by_the_index_of_ids(
+    app: QFrame, path: Path, values: tuple[str | int, ...]
+) -> None:
     assert isinstance(app.store, SqlStore)
-    statement = _dead_of_ids(4, 2).text(app.store._database.backend.dialect)
+    count = sum(isinstance(value, str) for value in values)
+    statement = _dead_of("id", count).text(app.store._database.backend.dialect)
     with closing(sqlite3.connect(path)) as connection:
-        query = f"EXPLAIN QUERY PLAN {statement}"
-        plan = connection.execute(query, (1, 2, 3, 4, "a", "b", 100)).fetchall()
+        plan = connection.execute(f"EXPLAIN QUERY PLAN {statement}", (1, *values)).fetchall()
     read = [row[3].split(" ", 2)[2] for row in plan if "qframe_dead" in row[3]]
-    assert read == [
-        "USING INDEX qframe_dead_id (cursor=? AND id=?)",
-        "USING INDEX sqlite_autoindex_qframe_dead_1 (cursor=? AND seq=?)",
-    ]
+    assert read == ["USING INDEX qframe_dead_id (cursor=? AND id=?)"]

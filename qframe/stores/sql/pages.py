@@ -189,7 +189,8 @@ def _dead_of(name: str, count: int) -> Statement:
     )
     if count > 1:
         return Statement(query, f"at {' '.join(values)}")
-    return Statement(query.order_by(dead.c.seq).limit(bindparam("most")), "at v0 most")
+    # Sorted by the column itself, all that is dead would be read in that order for the first few.
+    return Statement(query.order_by(dead.c.seq + 0).limit(bindparam("most")), "at v0 most")
 
 
 @lru_cache(maxsize=16)
