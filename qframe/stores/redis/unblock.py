@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Final
-
 from typing_extensions import override
 
 from qframe.drivers.redis import Redis
@@ -14,8 +12,6 @@ from qframe.stores.redis.groups import known
 from qframe.stores.redis.keys import Argument, SlotKeys
 from qframe.stores.redis.role import RedisRole
 from qframe.topic import Topic
-
-LOOKED_AT: Final = 10_000
 
 
 class RedisUnblocking(RedisRole, Unblocking):
