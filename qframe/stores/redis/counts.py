@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from qframe.drivers.redis import Redis
@@ -25,8 +25,6 @@ class StreamPosition(NamedTuple):
     floor: int
     read: int
     settled: list[int]
-    receipt: str = ""
-    lease_until_ms: int = 0
     has_backlog: bool = False
 
     def state_of(self, offset: int) -> str:
@@ -37,15 +35,6 @@ class StreamPosition(NamedTuple):
         ):
             return "settled"
         return "doing" if offset < self.read else "todo"
-
-    def doing(self) -> Iterator[tuple[int, int]]:
-        """The parts of the window that are not settled: starts and ends."""
-        start = self.floor
-        for first, end in zip(self.settled[::2], self.settled[1::2], strict=True):
-            yield start, first
-            start = end
-        if start < self.read:
-            yield start, self.read
 
 
 def stats(redis: Redis, keys: SlotKeys, group: str | None, now: str) -> list[Stats]:
@@ -121,12 +110,10 @@ def _stats(slot: int, group: str, reply: list[Any]) -> Stats:
 def cursor_of(redis: Redis, keys: SlotKeys, group: str, slot: int) -> StreamPosition:
     """Where a group stands in a stream's slot."""
     key = keys.key(slot, "cursor", group)
-    names = ("floor", "read", "settled", "receipt", "lease", "max_parked")
-    floor, read, settled, receipt, lease, max_parked = redis.ask(key, "HMGET", *names)
-    return StreamPosition(
-        int(floor or 0), int(read or 0), unpack(settled) if settled else [],
-        (receipt or b"").decode(), int(float(lease or 0)), max_parked is not None,
-    )  # fmt: skip
+    names = ("floor", "read", "settled", "max_parked")
+    floor, read, settled, max_parked = redis.ask(key, "HMGET", *names)
+    ends = unpack(settled) if settled else []
+    return StreamPosition(int(floor or 0), int(read or 0), ends, max_parked is not None)
 
 
 class SlotCounts(NamedTuple):

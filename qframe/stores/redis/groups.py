@@ -10,7 +10,7 @@ from typing_extensions import override
 from qframe.drivers.redis import Call, Command, Missing, Redis
 from qframe.errors import StoreDamaged, UnknownGroup
 from qframe.stores.base import Groups
-from qframe.stores.redis.keys import UNCLAIMED, Argument, SlotKeys
+from qframe.stores.redis.keys import Argument, SlotKeys
 from qframe.stores.redis.role import RedisRole
 from qframe.stores.types import NO_EPOCH, SlotsAway, SlotSplit
 from qframe.topic import Topic
@@ -140,12 +140,6 @@ def _without_remains(redis: Redis, keys: SlotKeys, slot: int, call: Call, reply:
 def names(redis: Redis, keys: SlotKeys) -> list[str]:
     """All groups of a topic, by name."""
     return sorted(name.decode() for name in redis.ask(keys.key(0, "groups"), "HKEYS"))
-
-
-def keeping(redis: Redis, keys: SlotKeys) -> list[str]:
-    """The groups that may have something of a topic with subjects: the unclaimed one too."""
-    claimed = redis.ask(keys.key(0, "claimed"), "EXISTS")
-    return [*([] if claimed else [UNCLAIMED]), *names(redis, keys)]
 
 
 def drop(redis: Redis, keys: SlotKeys, group: str, was: list[bool]) -> None:
