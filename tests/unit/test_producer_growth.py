@@ -83,6 +83,7 @@ def test_a_batch_of_which_a_part_is_stored_is_in_doubt_where_the_rest_cannot_be(
     with pytest.raises(PublishUnknown) as raised:
         bench.publish(KEYS)
     assert raised.value.ids == KEYS
+    bench.store.is_away = False
     assert whereabouts(bench.store, bench.topic, bench.of_slot(1)[0])
     assert not whereabouts(bench.store, bench.topic, bench.of_slot(0)[0])
 
