@@ -116,18 +116,21 @@ def _declared(
     key, kind = topics_key(namespace), sign or kind_of(topic)
     while True:
         before = redis.ask(key, "HGET", topic.name) or b""
-        known, numbers, options = (before or f"{identity_of(topic, sign)} {{}}".encode()).split(
-            b" ", 2
-        )
+        has_been = not before or _has_been(topic, before)
+        known, numbers, options = (before or _line(topic, sign)).split(b" ", 2)
         slots, growth = grown_from(numbers)
-        has_been = slots == topic.slots
-        if before and not is_elsewhere(before):
-            has_been = topic_from(topic.name, before).has_been(topic.slots)
         if known.decode() != kind or not has_been:
             return False, known.decode(), slots, growth
         line = b" ".join((known, numbers, TopicOptions.of(topic).to_json(options)))
         if swap(redis, namespace, topic.name, before, line):
             return True, kind, slots, growth
+
+
+def _has_been(topic: Topic, value: bytes) -> bool:
+    """Whether the topic of a value has, had or is to have so many slots."""
+    if is_elsewhere(value):
+        return grown_from(value.split(b" ", 2)[1])[0] == topic.slots
+    return topic_from(topic.name, value).has_been(topic.slots)
 
 
 def _line(topic: Topic, sign: str) -> bytes:

@@ -66,7 +66,6 @@ def test_tables_of_an_earlier_version_are_not_brought_up_to_date_by_a_look(
     with closing(sqlite3.connect(program.directory / "qframe.db")) as connection:
         connection.execute("UPDATE qframe_version SET version = 1")
         connection.commit()
-        assert "are at version 1" in program.refused("topics")
+        for look in ("topics", "migrate"):
+            assert "are at version 1" in program.refused(look)
         assert connection.execute("SELECT version FROM qframe_version").fetchall() == [(1,)]
-        program.ok("migrate")
-        assert program.ok("topics").out.count("orders") == 1
