@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 
-import typer
+from click.exceptions import Exit
 
 from qframe.cli.commands import BadCommand
 
@@ -16,7 +16,7 @@ def ask(question: str) -> None:
     sys.stderr.flush()
     if sys.stdin.readline().strip().lower() not in ("y", "yes"):
         sys.stderr.write("nothing was changed\n")
-        raise typer.Exit(1)
+        raise Exit(1)
 
 
 def check_chosen(command: str, ids: Sequence[str] | None, everything: bool, listing: str) -> None:

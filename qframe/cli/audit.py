@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Annotated
 
 import msgspec
-import typer
 
 from qframe.cli.flags import AsJson, Limit
 from qframe.cli.output import say, say_json, table
 from qframe.cli.records import second
 from qframe.cli.target import Target, targeted
+from qframe.verbs.parameters import option
 
 
 @targeted
@@ -19,7 +19,7 @@ def audit(
     limit: Limit = 100,
     before: Annotated[
         int | None,
-        typer.Option(min=0, metavar="N", help="Only those before this number, from --json."),
+        option(least=0, metavar="N", help="Only those before this number, from --json."),
     ] = None,
     as_json: AsJson = False,
 ) -> None:

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Annotated, Any, Final, NamedTuple, cast
 
 import msgspec
-import typer
+from click.exceptions import Exit
 
 from qframe.app.qframe import QFrame
 from qframe.cli.asking import ask
@@ -26,6 +26,7 @@ from qframe.producing.outgoing import Outgoing
 from qframe.redaction import shown_url
 from qframe.telemetry.logs import log_events
 from qframe.topic import Kind, KindName, Topic
+from qframe.verbs.parameters import option
 
 GROUP: Final = "bench"
 SLOTS: Final = 16
@@ -71,16 +72,16 @@ def bench(
     target: Target,
     kinds: Annotated[
         list[str] | None,
-        typer.Option("--kind", metavar="KIND", help="Only this kind; may be repeated."),
+        option("--kind", metavar="KIND", help="Only this kind; may be repeated."),
     ] = None,
     count: Annotated[
-        int, typer.Option("--count", min=1000, metavar="N", help="How many messages of each kind.")
+        int, option("--count", least=1000, metavar="N", help="How many messages of each kind.")
     ] = 20_000,
     size: Annotated[
-        int, typer.Option("--size", min=0, metavar="BYTES", help="How long their bodies are.")
+        int, option("--size", least=0, metavar="BYTES", help="How long their bodies are.")
     ] = 100,
     threads: Annotated[
-        int, typer.Option("--threads", min=1, metavar="N", help="The worker's threads.")
+        int, option("--threads", least=1, metavar="N", help="The worker's threads.")
     ] = 8,
     yes: Yes = False,
     as_json: AsJson = False,
@@ -106,7 +107,7 @@ def bench(
                     run = _BenchRun(app, topic, Load(count, size, threads))
                     found.append(_measured(run, stop_if_asked))
     except KeyboardInterrupt:
-        raise typer.Exit(130) from None
+        raise Exit(130) from None
     if as_json:
         say_json(msgspec.to_builtins(found))
     else:

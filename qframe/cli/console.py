@@ -7,13 +7,12 @@ import signal
 from contextlib import suppress
 from typing import Annotated, Final
 
-import typer
-
 from qframe.cli.modules import apps_of
 from qframe.cli.output import say_aside
 from qframe.cli.target import Target, coordinated
 from qframe.cli.web import require, web_address
 from qframe.telemetry.logs import log_events
+from qframe.verbs.parameters import argument, option
 
 TOKEN_VARIABLE: Final = "QFRAME_CONSOLE_TOKEN"  # noqa: S105 - the name of a variable
 
@@ -23,32 +22,32 @@ def console(
     target: Target,
     modules: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[MODULE]", help="Modules whose outboxes are shown too."),
+        argument("MODULE", "Modules whose outboxes are shown too."),
     ] = None,
     port: Annotated[
-        str, typer.Option(metavar="[HOST:]PORT", help="Where browsers find it.")
+        str, option(metavar="[HOST:]PORT", help="Where browsers find it.")
     ] = "127.0.0.1:8370",
     role: Annotated[
         str,
-        typer.Option(metavar="ROLE", help="Of all visitors: viewer, reader, operator or owner."),
+        option(metavar="ROLE", help="Of all visitors: viewer, reader, operator or owner."),
     ] = "reader",
     user_header: Annotated[
         str | None,
-        typer.Option(metavar="NAME", help="The header in which a proxy names who it let in."),
+        option(metavar="NAME", help="The header in which a proxy names who it let in."),
     ] = None,
     proxy: Annotated[
         list[str] | None,
-        typer.Option(metavar="ADDRESS", help="A proxy, or network of proxies, to be believed."),
+        option(metavar="ADDRESS", help="A proxy, or network of proxies, to be believed."),
     ] = None,
     allowed_host: Annotated[
         list[str] | None,
-        typer.Option(metavar="NAME", help="A name by which browsers call it, behind a proxy."),
+        option(metavar="NAME", help="A name by which browsers call it, behind a proxy."),
     ] = None,
     prefix: Annotated[
-        str, typer.Option(metavar="PATH", help="The path under which a proxy shows it.")
+        str, option(metavar="PATH", help="The path under which a proxy shows it.")
     ] = "",
     environment: Annotated[
-        str, typer.Option(metavar="NAME", help="A badge on each page, such as production.")
+        str, option(metavar="NAME", help="A badge on each page, such as production.")
     ] = "",
 ) -> None:
     """Serves the console, pages of the store for browsers.

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import Annotated, Any
 
 import msgspec
-import typer
+from click.exceptions import Exit
 
 from qframe.admin.copying import Copied
 from qframe.cli.commands import BadCommand
@@ -17,24 +17,23 @@ from qframe.cli.target import Target, coordinated
 from qframe.errors import QFrameError
 from qframe.redaction import shown_url
 from qframe.topic import INTERNAL, STORE_MARK
+from qframe.verbs.parameters import argument, option
 
 
 @coordinated
 def copy_topic(
     target: Target,
-    to: Annotated[str, typer.Option("--to", metavar="URL", help="The other store.")],
-    topics: Annotated[
-        list[str] | None, typer.Argument(metavar="TOPIC", help="The topics' names.")
-    ] = None,
+    to: Annotated[str, option("--to", metavar="URL", help="The other store.")],
+    topics: Annotated[list[str] | None, argument("TOPIC", "The topics' names.")] = None,
     to_namespace: Annotated[
         str | None,
-        typer.Option("--to-namespace", metavar="NAME", help="Its namespace; default: the same."),
+        option("--to-namespace", metavar="NAME", help="Its namespace; default: the same."),
     ] = None,
     everything: Annotated[
-        bool, typer.Option("--all", help="All topics, qframe's own included, in place of names.")
+        bool, option("--all", help="All topics, qframe's own included, in place of names.")
     ] = False,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Only read and count; write nothing.")
+        bool, option("--dry-run", help="Only read and count; write nothing.")
     ] = False,
     as_json: AsJson = False,
     by: By = None,
@@ -64,7 +63,7 @@ def copy_topic(
             except KeyboardInterrupt:
                 _end_progress()
                 sys.stderr.write("stopped on the way: call it again to go on\n")
-                raise typer.Exit(130) from None
+                raise Exit(130) from None
             _end_progress()
             if (fault := _fault_of(name, found := copies[name])) is not None:
                 say_error(fault)
@@ -77,7 +76,7 @@ def copy_topic(
     if failed and len(names) > 1:
         say_error(f"{len(failed)} of {counted(len(names), 'topic')} failed: {', '.join(failed)}")
     if failed:
-        raise typer.Exit(1)
+        raise Exit(1)
 
 
 def _in_order(names: Iterable[str]) -> list[str]:

@@ -7,11 +7,9 @@ from datetime import datetime
 from typing import Annotated, Final, Literal
 
 import msgspec
-import typer
 
 from qframe.app.qframe import QFrame
 from qframe.cli.asking import ask, check_chosen
-from qframe.cli.commands import Commands
 from qframe.cli.flags import AsJson, By, GroupName, Limit, NeverAsked, TopicName, Yes
 from qframe.cli.look import say_record
 from qframe.cli.output import counted, say, say_json, say_json_array, table
@@ -21,36 +19,33 @@ from qframe.cli.steps import Steps
 from qframe.cli.target import Target, targeted
 from qframe.cli.times import moment_of
 from qframe.stores.records import Record
+from qframe.verbs.parameters import argument, option
 
 PAGE: Final = 1000
 
-dead: Final = typer.Typer(
-    cls=Commands, no_args_is_help=True, help="Shows, retries and drops dead letters."
-)
 
-Ids = Annotated[list[str] | None, typer.Argument(metavar="ID", help="The messages' ids.")]
+Ids = Annotated[list[str] | None, argument("ID", "The messages' ids.")]
 After = Annotated[
     str | None,
-    typer.Option(metavar="PLACE", help="Only those after this dead_place, from --json."),
+    option(metavar="PLACE", help="Only those after this dead_place, from --json."),
 ]
 All = Annotated[
-    bool, typer.Option("--all", help="All that are dead now; what dies meanwhile is left alone.")
+    bool, option("--all", help="All that are dead now; what dies meanwhile is left alone.")
 ]
 Until = Annotated[
     str | None,
-    typer.Option(metavar="PLACE", help="With --all: only up to this dead_place, from --json."),
+    option(metavar="PLACE", help="With --all: only up to this dead_place, from --json."),
 ]
 Since = Annotated[
     str | None,
-    typer.Option(metavar="TIME", help="Only those that died from then on, as 2026-01-31T10:00Z."),
+    option(metavar="TIME", help="Only those that died from then on, as 2026-01-31T10:00Z."),
 ]
 Cause = Annotated[
     str | None,
-    typer.Option(metavar="CAUSE", help="All of this cause, by its name in `qframe dead causes`."),
+    option(metavar="CAUSE", help="All of this cause, by its name in `qframe dead causes`."),
 ]
 
 
-@dead.command("list")
 @targeted
 def list_dead(
     target: Target,
@@ -82,13 +77,12 @@ def list_dead(
             say(f"those behind them: --after {place}")
 
 
-@dead.command()
 @targeted
 def show(
     target: Target,
     topic: TopicName,
     group: GroupName,
-    message_id: Annotated[str, typer.Argument(metavar="ID", help="The message's id.")],
+    message_id: Annotated[str, argument("ID", "The message's id.")],
     as_json: AsJson = False,
 ) -> None:
     """Shows one dead letter, with its error and traceback."""
@@ -101,7 +95,6 @@ def show(
         say_record(record, now_ms)
 
 
-@dead.command()
 @targeted
 def causes(
     target: Target,
@@ -136,7 +129,6 @@ def causes(
         say(f"retry those of one: qframe dead retry {topic} {group} --cause NAME")
 
 
-@dead.command()
 @targeted
 def retry(
     target: Target,
@@ -166,7 +158,6 @@ def retry(
         say(steps.total(count))
 
 
-@dead.command()
 @targeted
 def drop(
     target: Target,

@@ -5,11 +5,12 @@ from __future__ import annotations
 import sys
 from typing import Annotated
 
-import typer
+from click.exceptions import Exit
 
 from qframe.cli.flags import By, TopicName
 from qframe.cli.output import counted, say
 from qframe.cli.target import Target, coordinated
+from qframe.verbs.parameters import option
 
 
 @coordinated
@@ -18,10 +19,10 @@ def delete_topic(
     topic: TopicName,
     confirm: Annotated[
         str | None,
-        typer.Option("--confirm", metavar="TOPIC", help="The topic's name again; do not ask."),
+        option("--confirm", metavar="TOPIC", help="The topic's name again; do not ask."),
     ] = None,
     force: Annotated[
-        bool, typer.Option("--force", help="Delete it even if workers of it are alive.")
+        bool, option("--force", help="Delete it even if workers of it are alive.")
     ] = False,
     by: By = None,
 ) -> None:
@@ -44,10 +45,10 @@ def delete_topic(
             confirm = sys.stdin.readline().strip()
             if confirm != topic:
                 sys.stderr.write("nothing deleted\n")
-                raise typer.Exit(1)
+                raise Exit(1)
         try:
             admin.delete_topic(topic, confirm=confirm, force=force)
         except KeyboardInterrupt:
             sys.stderr.write("stopped on the way: call it again to go on\n")
-            raise typer.Exit(130) from None
+            raise Exit(130) from None
     say(f"topic {topic} deleted")

@@ -5,13 +5,14 @@ from __future__ import annotations
 from typing import Annotated, Final
 
 import msgspec
-import typer
+from click.exceptions import Exit
 from rich.text import Text
 
 from qframe.cli.flags import After, AsJson
 from qframe.cli.output import say, say_json, table
 from qframe.cli.target import Target, coordinated
 from qframe.clock import SYSTEM_CLOCK
+from qframe.verbs.parameters import option
 
 _STYLES: Final = {"error": "red", "warning": "yellow", "note": ""}
 
@@ -20,7 +21,7 @@ _STYLES: Final = {"error": "red", "warning": "yellow", "note": ""}
 def doctor(
     target: Target,
     strict: Annotated[
-        bool, typer.Option("--strict", help="Exit with 1 for warnings too, not only for errors.")
+        bool, option("--strict", help="Exit with 1 for warnings too, not only for errors.")
     ] = False,
     after: After = "",
     as_json: AsJson = False,
@@ -51,4 +52,4 @@ def doctor(
             say("nothing is wrong")
     bad = {"error", "warning"} if strict else {"error"}
     if any(each.level in bad for each in found.findings):
-        raise typer.Exit(1)
+        raise Exit(1)

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from typing import Annotated
 
-import typer
-
 from qframe.admin.totals import summed
 from qframe.cli.asking import ask
 from qframe.cli.flags import By, GroupName, TopicName, Yes
 from qframe.cli.output import counted, say
 from qframe.cli.target import Target, coordinated
+from qframe.verbs.parameters import option
 
 
 @coordinated
@@ -20,7 +19,7 @@ def drop_group(
     group: GroupName,
     yes: Yes = False,
     force: Annotated[
-        bool, typer.Option("--force", help="Drop it even if workers of the group are alive.")
+        bool, option("--force", help="Drop it even if workers of the group are alive.")
     ] = False,
     by: By = None,
 ) -> None:

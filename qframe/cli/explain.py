@@ -6,7 +6,7 @@ from collections import Counter
 from shlex import quote
 from typing import Annotated, Any
 
-import typer
+from click.exceptions import Exit
 
 from qframe.admin.explain.cause import Cause, Explanation
 from qframe.admin.explain.explainer import BEHIND, LOOK
@@ -19,6 +19,7 @@ from qframe.cli.records import as_json as record_as_json
 from qframe.cli.target import Target, coordinated
 from qframe.clock import moment
 from qframe.stores.types import TopicList
+from qframe.verbs.parameters import argument, option
 
 
 @coordinated
@@ -26,20 +27,20 @@ def explain(
     target: Target,
     words: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[TOPIC] [ID]", help="The message's id, behind its topic or alone."),
+        argument("[TOPIC] ID", "The message's id, behind its topic or alone."),
     ] = None,
-    topic: Annotated[str | None, typer.Option(metavar="TOPIC", help="All if left out.")] = None,
-    key: Annotated[str | None, typer.Option(metavar="KEY", help="The messages of a key.")] = None,
+    topic: Annotated[str | None, option(metavar="TOPIC", help="All if left out.")] = None,
+    key: Annotated[str | None, option(metavar="KEY", help="The messages of a key.")] = None,
     offset: Annotated[
-        int | None, typer.Option(min=0, metavar="N", help="The message at an offset of a stream.")
+        int | None, option(least=0, metavar="N", help="The message at an offset of a stream.")
     ] = None,
     slot: Annotated[
-        int | None, typer.Option(min=0, metavar="N", help="Only this slot, with --offset or --key.")
+        int | None, option(least=0, metavar="N", help="Only this slot, with --offset or --key.")
     ] = None,
     look: Annotated[
         int,
-        typer.Option(
-            min=0, metavar="N", help="How many messages to look at where no index leads to it."
+        option(
+            least=0, metavar="N", help="How many messages to look at where no index leads to it."
         ),
     ] = LOOK,
     as_json: AsJson = False,
@@ -82,7 +83,7 @@ def explain(
             say(f"of {of} these are the first {BEHIND + 1}; if there are more: qframe search "
                 f"--key {quote(key)} --limit N")  # fmt: skip
     if not is_found:
-        raise typer.Exit(1)
+        raise Exit(1)
 
 
 def _cut_off(found: list[Explanation]) -> str | None:

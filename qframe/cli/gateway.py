@@ -7,8 +7,6 @@ from pathlib import Path
 from typing import Annotated, Final
 from urllib.parse import urlsplit
 
-import typer
-
 from qframe.cli.commands import BadCommand, check_beside
 from qframe.cli.metrics import MetricsPort, counted
 from qframe.cli.output import say, say_aside, say_error
@@ -18,6 +16,7 @@ from qframe.cli.web import require, web_address
 from qframe.errors import BadOption, QFrameError
 from qframe.telemetry.logs import log_events
 from qframe.topic import duration_ms
+from qframe.verbs.parameters import option
 
 SECRET_VARIABLE: Final = "QFRAME_GATEWAY_SECRET"  # noqa: S105 - the name of a variable
 SHORTEST_SECRET: Final = 16
@@ -27,44 +26,40 @@ SHORTEST_SECRET: Final = 16
 def gateway(
     target: Target,
     port: Annotated[
-        str, typer.Option(metavar="[HOST:]PORT", help="Where programs find it.")
+        str, option(metavar="[HOST:]PORT", help="Where programs find it.")
     ] = "127.0.0.1:8380",
     tokens: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="The file of tokens, with their rights.")
+        Path | None, option(metavar="FILE", help="The file of tokens, with their rights.")
     ] = None,
     address: Annotated[
-        str, typer.Option(metavar="URL", help="How clients and other gateways reach this one.")
+        str, option(metavar="URL", help="How clients and other gateways reach this one.")
     ] = "",
     tls_cert: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="The certificate chain, for TLS.")
+        Path | None, option(metavar="FILE", help="The certificate chain, for TLS.")
     ] = None,
-    tls_key: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="The certificate's key.")
-    ] = None,
+    tls_key: Annotated[Path | None, option(metavar="FILE", help="The certificate's key.")] = None,
     idle: Annotated[
         str,
-        typer.Option(
-            metavar="DURATION", help="How long it stays in a group that nobody pulls from."
-        ),
+        option(metavar="DURATION", help="How long it stays in a group that nobody pulls from."),
     ] = "30s",
     grace: Annotated[
-        str, typer.Option(metavar="DURATION", help="How long it waits for settlements at its end.")
+        str, option(metavar="DURATION", help="How long it waits for settlements at its end.")
     ] = "10s",
     max_request: Annotated[
-        int, typer.Option(metavar="BYTES", help="The largest request.", min=1024)
+        int, option(metavar="BYTES", help="The largest request.", least=1024)
     ] = 8 * 2**20,
     metrics_port: MetricsPort = None,
-    sqs: Annotated[bool, typer.Option("--sqs", help="Serve clients of SQS too.")] = False,
+    sqs: Annotated[bool, option("--sqs", help="Serve clients of SQS too.")] = False,
     sqs_region: Annotated[
         str | None,
-        typer.Option(metavar="NAME", help="The region in the ARNs of queues: us-east-1."),
+        option(metavar="NAME", help="The region in the ARNs of queues: us-east-1."),
     ] = None,
     sqs_account: Annotated[
         str | None,
-        typer.Option(metavar="DIGITS", help="The account in the ARNs of queues: 000000000000."),
+        option(metavar="DIGITS", help="The account in the ARNs of queues: 000000000000."),
     ] = None,
     new_token: Annotated[
-        bool, typer.Option("--new-token", help="Print a new token and its hash, and end.")
+        bool, option("--new-token", help="Print a new token and its hash, and end.")
     ] = False,
 ) -> None:
     """Serves programs in any language over HTTP.

@@ -7,8 +7,6 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from typing import Annotated
 
-import typer
-
 from qframe.clock import SYSTEM_CLOCK
 from qframe.events import Events
 from qframe.http_port import HttpPort, HttpRoute, address_of
@@ -16,22 +14,23 @@ from qframe.options.settings import Settings
 from qframe.runtime.process.health import Health
 from qframe.runtime.process.probes import HealthFile, HealthReporter, Probes, Systemd
 from qframe.telemetry.logs import log_events
+from qframe.verbs.parameters import option
 from qframe_ping import FILE_VARIABLE, PORT_VARIABLE
 
 BEARER_VARIABLE = "QFRAME_HEALTH_TOKEN"
 
 HealthPort = Annotated[
     str | None,
-    typer.Option(
-        "--health-port", metavar="PORT", envvar=PORT_VARIABLE, show_envvar=False,
+    option(
+        "--health-port", metavar="PORT", variable=PORT_VARIABLE,
         help="Reply to /livez, /readyz, /startupz and /scale/TOPIC/GROUP here, such as 8080 or "
         f"127.0.0.1:8080. [{PORT_VARIABLE}]",
     ),
 ]  # fmt: skip
 HealthFilePath = Annotated[
     str | None,
-    typer.Option(
-        "--health-file", metavar="FILE", envvar=FILE_VARIABLE, show_envvar=False,
+    option(
+        "--health-file", metavar="FILE", variable=FILE_VARIABLE,
         help=f"Write the health to this file every second. [{FILE_VARIABLE}]",
     ),
 ]  # fmt: skip

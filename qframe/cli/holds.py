@@ -5,22 +5,18 @@ from __future__ import annotations
 from typing import Annotated
 
 import msgspec
-import typer
 
 from qframe.app.qframe import QFrame
-from qframe.cli.flags import AsJson, By, TopicName
+from qframe.cli.flags import AsJson, By, GroupName, KeyName, TopicName
 from qframe.cli.output import say, say_json, say_unknown, table
 from qframe.cli.records import second
 from qframe.cli.target import Target, targeted
 from qframe.cli.tune import WITHIN, show_tuning
 from qframe.stores.types import TopicList
+from qframe.verbs.parameters import argument, option
 
-Group = Annotated[
-    str | None, typer.Argument(metavar="[GROUP]", help="The group; all of the topic if left out.")
-]
-Key = Annotated[
-    str | None, typer.Option("--key", metavar="KEY", help="Only the messages of this key.")
-]
+Group = Annotated[str | None, argument("GROUP", "The group; all of the topic if left out.")]
+Why = Annotated[str | None, option(metavar="TEXT", help="A reason, for those who find it paused.")]
 
 
 @targeted
@@ -28,17 +24,30 @@ def pause(
     target: Target,
     topic: TopicName,
     group: Group = None,
-    key: Key = None,
-    why: Annotated[
-        str | None, typer.Option(metavar="TEXT", help="A reason, for those who find it paused.")
-    ] = None,
+    why: Why = None,
     by: By = None,
     as_json: AsJson = False,
 ) -> None:
-    """Pauses a topic, a group or a key until it is resumed.
+    """Pauses a group, or all of a topic, until it is resumed.
 
     Handlers finish the messages in hand. Nothing is lost: the group keeps collecting messages.
     """
+    with target.acting(by) as (app, admin):
+        admin.pause(topic, group, why=why)
+        _show(app, topic, group, as_json=as_json)
+
+
+@targeted
+def pause_key(
+    target: Target,
+    topic: TopicName,
+    group: GroupName,
+    key: KeyName,
+    why: Why = None,
+    by: By = None,
+    as_json: AsJson = False,
+) -> None:
+    """Pauses a key until it is resumed; other keys go on."""
     with target.acting(by) as (app, admin):
         admin.pause(topic, group, key=key, why=why)
         _show(app, topic, group, as_json=as_json)
@@ -49,29 +58,50 @@ def resume(
     target: Target,
     topic: TopicName,
     group: Group = None,
-    key: Key = None,
     by: By = None,
     as_json: AsJson = False,
 ) -> None:
-    """Ends a pause of a topic, a group or a key.
+    """Ends a pause of a group, or of all groups of a topic.
 
-    Keys that are paused singly stay so until they are resumed by --key.
+    Keys that are paused singly stay so: see qframe keys resume.
     """
     with target.acting(by) as (app, admin):
+        resumed = admin.resume(topic, group)
+        _say_resumed(app, topic, group, None, resumed, as_json=as_json)
+
+
+@targeted
+def resume_key(
+    target: Target,
+    topic: TopicName,
+    group: GroupName,
+    key: KeyName,
+    by: By = None,
+    as_json: AsJson = False,
+) -> None:
+    """Ends the pause of a key."""
+    with target.acting(by) as (app, admin):
         resumed = admin.resume(topic, group, key=key)
-        if as_json:
-            _show(app, topic, group, as_json=True)
-            return
-        what = "" if key is None else f" key {key}"
-        for each in app.admin.groups(topic) if group is None else [group]:
-            end = f"resumed; {WITHIN}" if each in resumed else "was not paused"
-            say(f"{topic}/{each}:{what} {end}")
+        _say_resumed(app, topic, group, key, resumed, as_json=as_json)
+
+
+def _say_resumed(
+    app: QFrame, topic: str, group: str | None, key: str | None, resumed: list[str], *,
+    as_json: bool,
+) -> None:  # fmt: skip
+    if as_json:
+        _show(app, topic, group, as_json=True)
+        return
+    what = "" if key is None else f" key {key}"
+    for each in app.admin.groups(topic) if group is None else [group]:
+        end = f"resumed; {WITHIN}" if each in resumed else "was not paused"
+        say(f"{topic}/{each}:{what} {end}")
 
 
 @targeted
 def holds(
     target: Target,
-    topic: Annotated[str | None, typer.Argument(metavar="TOPIC", help="All if left out.")] = None,
+    topic: Annotated[str | None, argument("TOPIC", "All if left out.")] = None,
     as_json: AsJson = False,
 ) -> None:
     """Lists what is paused.

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from typing import Annotated
 
-import typer
-
 from qframe.cli.asking import ask
-from qframe.cli.flags import AsJson, By, GroupName, NeverAsked, TopicName, Yes
+from qframe.cli.flags import AsJson, By, GroupName, KeyName, NeverAsked, TopicName, Yes
 from qframe.cli.output import counted, say, say_json
 from qframe.cli.records import as_json as record_as_json
 from qframe.cli.target import Target, targeted
-
-KeyName = Annotated[str, typer.Argument(metavar="KEY", help="The key.")]
+from qframe.verbs.parameters import option
 
 
 @targeted
@@ -23,13 +20,13 @@ def skip(
     key: KeyName,
     message_id: Annotated[
         str | None,
-        typer.Option("--id", metavar="ID", help="Only if it is this message that blocks the key."),
+        option("--id", metavar="ID", help="Only if it is this message that blocks the key."),
     ] = None,
     why: Annotated[
-        str | None, typer.Option(metavar="TEXT", help="A reason, kept with the dead letter.")
+        str | None, option(metavar="TEXT", help="A reason, kept with the dead letter.")
     ] = None,
     force: Annotated[
-        bool, typer.Option("--force", help="Skip it even while a worker has it in hand.")
+        bool, option("--force", help="Skip it even while a worker has it in hand.")
     ] = False,
     yes: Yes = False,
     by: By = None,

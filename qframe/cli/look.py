@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-import typer
+from click.exceptions import Exit
 
 from qframe.admin.looking import STATES, unknown_fault
 from qframe.cli.commands import check_states
@@ -18,6 +18,7 @@ from qframe.codec import own_headers
 from qframe.stores.faults import is_mendable
 from qframe.stores.records import Record
 from qframe.stores.types import TopicList
+from qframe.verbs.parameters import argument, option
 
 
 @targeted
@@ -27,7 +28,7 @@ def peek(
     group: GroupName,
     state: Annotated[
         list[str] | None,
-        typer.Option(metavar="STATE", help=f"Only these of {', '.join(STATES)}; may be repeated."),
+        option(metavar="STATE", help=f"Only these of {', '.join(STATES)}; may be repeated."),
     ] = None,
     limit: Limit = 20,
     as_json: AsJson = False,
@@ -64,9 +65,9 @@ def peek(
 @targeted
 def verify(
     target: Target,
-    topic: Annotated[str | None, typer.Argument(metavar="TOPIC", help="All if left out.")] = None,
+    topic: Annotated[str | None, argument("TOPIC", "All if left out.")] = None,
     repair: Annotated[
-        bool, typer.Option("--repair", help="Mend what can be mended without a guess.")
+        bool, option("--repair", help="Mend what can be mended without a guess.")
     ] = False,
     by: By = None,
     as_json: AsJson = False,
@@ -96,7 +97,7 @@ def verify(
         if mendable and not repair:
             say(f"qframe verify --repair mends {mendable} of these")
     if any(faults.values()):
-        raise typer.Exit(1)
+        raise Exit(1)
 
 
 def _say_audit(name: str, faults: list[str], repaired: list[str]) -> None:

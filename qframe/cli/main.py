@@ -5,110 +5,123 @@ from __future__ import annotations
 import errno
 import os
 import sys
-from importlib.metadata import version
 from io import TextIOWrapper
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Final
 
-import typer
+import click
 
-from qframe.cli.audit import audit
-from qframe.cli.bench import bench
-from qframe.cli.commands import BadCommand, Commands, WordyCommand, WorkerCommand
-from qframe.cli.console import console
-from qframe.cli.copy_topic import copy_topic
-from qframe.cli.dead import dead
-from qframe.cli.delete_topic import delete_topic
-from qframe.cli.doctor import doctor
-from qframe.cli.drop_group import drop_group
-from qframe.cli.explain import explain
-from qframe.cli.gateway import gateway
-from qframe.cli.holds import holds, pause, resume
-from qframe.cli.keys import skip, unblock
-from qframe.cli.look import peek, verify
-from qframe.cli.metrics import metrics
-from qframe.cli.migrate import migrate
-from qframe.cli.outbox import outbox
-from qframe.cli.output import say, say_error
-from qframe.cli.ownership import slots, workers
-from qframe.cli.ping import ping
-from qframe.cli.publish import publish
-from qframe.cli.push import push
-from qframe.cli.scale import scale
-from qframe.cli.schedules import schedules
-from qframe.cli.search import search
-from qframe.cli.seek import seek
+from qframe.cli.commands import BadCommand
+from qframe.cli.nouns import Noun, Program
+from qframe.cli.output import say_error
 from qframe.cli.target import Target, coordinated
-from qframe.cli.timers import timers
-from qframe.cli.topics import groups, topics
-from qframe.cli.tune import tune
-from qframe.cli.worker import worker
 from qframe.errors import QFrameError
 from qframe.open_files import raise_limit, remedy_for
 
 _UNWRITABLE: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 
-cli: Final = typer.Typer(
-    name="qframe",
-    cls=Commands,
-    no_args_is_help=True,
-    pretty_exceptions_enable=False,  # its tracebacks show local variables, bodies among them
-    rich_markup_mode=None,
-)
+_PANELS: Final = {
+    "Run": {
+        "worker": "qframe.cli.worker:command",
+        "console": "qframe.cli.console:console",
+        "gateway": "qframe.cli.gateway:gateway",
+        "push": "qframe.cli.push:push",
+    },
+    "Publish, look and check": {
+        "publish": "qframe.cli.publish:publish",
+        "explain": "qframe.cli.explain:explain",
+        "search": "qframe.cli.search:search",
+        "doctor": "qframe.cli.doctor:doctor",
+        "ping": "qframe.cli.ping:ping",
+        "bench": "qframe.cli.bench:bench",
+    },
+}
+_NOUNS: Final = (
+    Noun("topics", "Topics: listed, declared, given more slots, deleted.", {
+        "list": "qframe.cli.topics:list_topics",
+        "show": "qframe.cli.topics:show",
+        "declare": "qframe.cli.topics:declare",
+        "resize": "qframe.cli.resize:resize",
+        "delete": "qframe.cli.delete_topic:delete_topic",
+    }),
+    Noun("groups", "Groups of a topic: how far they are, paused, tuned, moved, dropped.", {
+        "list": "qframe.cli.topics:groups",
+        "paused": "qframe.cli.holds:holds",
+        "pause": "qframe.cli.holds:pause",
+        "resume": "qframe.cli.holds:resume",
+        "tune": "qframe.cli.tune:tune",
+        "scale": "qframe.cli.scale:scale",
+        "seek": "qframe.cli.seek:seek",
+        "drop": "qframe.cli.drop_group:drop_group",
+    }),
+    Noun("keys", "Keys that are blocked or paused.", {
+        "pause": "qframe.cli.holds:pause_key",
+        "resume": "qframe.cli.holds:resume_key",
+        "skip": "qframe.cli.keys:skip",
+        "unblock": "qframe.cli.keys:unblock",
+    }),
+    Noun("messages", "Messages where they stand.", {
+        "peek": "qframe.cli.look:peek",
+    }),
+    Noun("dead", "Dead letters: listed, grouped by cause, retried, dropped.", {
+        "list": "qframe.cli.dead:list_dead",
+        "show": "qframe.cli.dead:show",
+        "causes": "qframe.cli.dead:causes",
+        "retry": "qframe.cli.dead:retry",
+        "drop": "qframe.cli.dead:drop",
+    }),
+    Noun("timers", "Messages that wait for a time.", {
+        "list": "qframe.cli.timers:list_timers",
+        "show": "qframe.cli.timers:show",
+        "add": "qframe.cli.timers:add",
+        "edit": "qframe.cli.timers:edit",
+        "move": "qframe.cli.timers:move",
+        "cancel": "qframe.cli.timers:cancel",
+        "import": "qframe.cli.timers:import_",
+    }),
+    Noun("schedules", "Messages that are published again and again.", {
+        "list": "qframe.cli.schedules:list_schedules",
+        "show": "qframe.cli.schedules:show",
+        "put": "qframe.cli.schedules:put",
+        "preview": "qframe.cli.schedules:preview",
+        "pause": "qframe.cli.schedules:pause",
+        "resume": "qframe.cli.schedules:resume",
+        "run": "qframe.cli.schedules:run",
+        "backfill": "qframe.cli.schedules:backfill",
+        "delete": "qframe.cli.schedules:delete",
+    }),
+    Noun("workers", "Workers that are alive.", {
+        "list": "qframe.cli.ownership:workers",
+    }),
+    Noun("slots", "The owners of slots.", {
+        "list": "qframe.cli.ownership:slots",
+    }),
+    Noun("outbox", "Messages of an outbox: shown, retried, dropped; where it is bound.", {
+        "list": "qframe.cli.outbox:list_waiting",
+        "show": "qframe.cli.outbox:show",
+        "retry": "qframe.cli.outbox:retry",
+        "drop": "qframe.cli.outbox:drop",
+        "bind": "qframe.cli.outbox:bind",
+    }),
+    Noun("store", "The store as a whole: checked, migrated, copied, measured.", {
+        "verify": "qframe.cli.look:verify",
+        "migrate": "qframe.cli.migrate:migrate",
+        "copy": "qframe.cli.copy_topic:copy_topic",
+        "audit": "qframe.cli.audit:audit",
+        "metrics": "qframe.cli.metrics:metrics",
+    }),
+)  # fmt: skip
 
-cli.command(cls=WorkerCommand)(worker)
-cli.command(cls=WordyCommand)(publish)
-cli.add_typer(topics, name="topics")
-cli.command()(groups)
-cli.command()(ping)
-cli.command()(scale)
-cli.command()(workers)
-cli.command()(slots)
-cli.command()(peek)
-cli.command()(explain)
-cli.command()(search)
-cli.command()(verify)
-cli.add_typer(dead, name="dead")
-cli.add_typer(outbox, name="outbox")
-cli.add_typer(timers, name="timers")
-cli.add_typer(schedules, name="schedules")
-cli.command()(seek)
-cli.command()(tune)
-cli.command()(pause)
-cli.command()(resume)
-cli.command()(holds)
-cli.command()(audit)
-cli.command()(skip)
-cli.command()(unblock)
-cli.command()(drop_group)
-cli.command()(metrics)
-cli.command()(console)
-cli.command()(gateway)
-cli.command()(push)
-cli.command()(delete_topic)
-cli.command("copy")(copy_topic)
-cli.command()(migrate)
-cli.command()(doctor)
-cli.command()(bench)
 
-
-def _say_version(asked: bool) -> None:
-    if asked:
-        say(f"qframe {version('qframe')}")
-        raise typer.Exit
-
-
-@cli.callback()
 @coordinated
-def root(
-    target: Target,
-    version_asked: Annotated[  # noqa: ARG001 - its callback answers it
-        bool,
-        typer.Option("--version", callback=_say_version, is_eager=True, help="Show the version."),
-    ] = False,
-) -> None:
+def root(target: Target) -> None:
     """Message consumers with per-key order, on the database you already run."""
     target.settings()
+
+
+cli: Final = click.version_option(package_name="qframe", message="%(prog)s %(version)s")(
+    Program("qframe", root, _PANELS, {str(noun.name): noun for noun in _NOUNS})
+)
 
 
 def main() -> None:
@@ -117,9 +130,18 @@ def main() -> None:
     raise_limit()
     try:
         try:
-            cli(prog_name="qframe")
+            code = cli.main(prog_name="qframe", standalone_mode=False)
         finally:
             sys.stdout.flush()  # what cannot be written is known only then
+        sys.exit(code)
+    except click.exceptions.NoArgsIsHelpError as error:
+        error.show()
+        sys.exit(2)
+    except click.UsageError as error:
+        say_error(f"{error.format_message().removesuffix('.')}{_see(error.ctx)}")
+        sys.exit(2)
+    except click.Abort:
+        sys.exit(130)
     except QFrameError as error:
         say_error(str(error))
         sys.exit(2 if isinstance(error, BadCommand) else 1)
@@ -134,6 +156,11 @@ def main() -> None:
         if error.errno != errno.EPIPE:  # a reader that goes away has seen enough
             say_error(f"the output cannot be written: {os.strerror(error.errno)}")
         sys.exit(1)
+
+
+def _see(ctx: click.Context | None) -> str:
+    """Where the right words are told."""
+    return "" if ctx is None else f"; see {ctx.command_path} --help"
 
 
 def _make_writable() -> None:

@@ -10,8 +10,6 @@ from pathlib import Path
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Annotated, Final
 
-import typer
-
 from qframe.app.qframe import QFrame
 from qframe.cli.modules import apps_of
 from qframe.cli.output import say_aside, say_error
@@ -33,6 +31,7 @@ from qframe.telemetry.prometheus import (
     registry_of,
 )
 from qframe.telemetry.store_numbers import StoreNumbers
+from qframe.verbs.parameters import argument, option
 
 if TYPE_CHECKING:
     from prometheus_client.registry import CollectorRegistry
@@ -45,7 +44,7 @@ MOST_WAITING: Final = 1000
 
 MetricsPort = Annotated[
     str | None,
-    typer.Option(
+    option(
         metavar="[HOST:]PORT", help="Serve the numbers of all workers for Prometheus, at /metrics."
     ),
 ]
@@ -56,10 +55,10 @@ def metrics(
     target: Target,
     modules: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[MODULE]", help="Modules whose outboxes are counted too."),
+        argument("MODULE", "Modules whose outboxes are counted too."),
     ] = None,
     port: Annotated[
-        str, typer.Option(metavar="[HOST:]PORT", help="Where Prometheus finds /metrics.")
+        str, option(metavar="[HOST:]PORT", help="Where Prometheus finds /metrics.")
     ] = "9109",
 ) -> None:
     """Serves the store's numbers for Prometheus.

@@ -4,23 +4,20 @@ from __future__ import annotations
 
 from typing import Annotated
 
-import typer
-
 from qframe.cli.flags import Config, Store
 from qframe.cli.output import say
 from qframe.cli.reading import looked_at
 from qframe.cli.target import Target
 from qframe.drivers.schemes import is_database
 from qframe.errors import NotSupported, SchemaMismatch
+from qframe.verbs.parameters import option
 
 
 def migrate(
     check: Annotated[
-        bool, typer.Option("--check", help="Change nothing; exit code 1 if there is work to do.")
+        bool, option("--check", help="Change nothing; exit code 1 if there is work to do.")
     ] = False,
-    sql: Annotated[
-        bool, typer.Option("--sql", help="Change nothing; print what would be run.")
-    ] = False,
+    sql: Annotated[bool, option("--sql", help="Change nothing; print what would be run.")] = False,
     store: Store = None,
     config: Config = None,
 ) -> None:

@@ -6,17 +6,16 @@ from contextlib import AbstractContextManager, suppress
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import msgspec
-import typer
 
 from qframe.cli.asking import ask, check_chosen
 from qframe.cli.bodies import body_as_json, body_as_text
-from qframe.cli.commands import Commands
 from qframe.cli.flags import AsJson, By, Limit, NeverAsked, Yes
 from qframe.cli.output import counted, facts, say, say_error, say_json, table
 from qframe.cli.target import Target, targeted
 from qframe.cli.times import ago
 from qframe.clock import moment
 from qframe.codec import own_headers, tags_of
+from qframe.verbs.parameters import argument, option
 
 if TYPE_CHECKING:
     from qframe.cli.outboxes import OutboxPlaces
@@ -24,30 +23,24 @@ if TYPE_CHECKING:
 
 _MOST: Final = 100_000
 
-outbox: Final = typer.Typer(
-    cls=Commands,
-    no_args_is_help=True,
-    help="Shows, retries and drops messages of an outbox, and binds it.",
-)
 
 Where = Annotated[
     str,
-    typer.Argument(metavar="WHERE", help="A module, as for qframe worker, or a database's URL."),
+    argument("WHERE", "A module, as for qframe worker, or a database's URL."),
 ]
 Prefix = Annotated[
     str | None,
-    typer.Option(metavar="PREFIX", help="With a URL: the prefix of its tables; default: qframe_"),
+    option(metavar="PREFIX", help="With a URL: the prefix of its tables; default: qframe_"),
 ]
-Id = Annotated[str, typer.Argument(metavar="ID", help="The message's id.")]
-Ids = Annotated[list[str] | None, typer.Argument(metavar="ID", help="The messages' ids.")]
+Id = Annotated[str, argument("ID", "The message's id.")]
+Ids = Annotated[list[str] | None, argument("ID", "The messages' ids.")]
 
 
-@outbox.command("list")
 @targeted
 def list_waiting(
     target: Target,
     where: Where,
-    refused: Annotated[bool, typer.Option("--refused", help="Only refused messages.")] = False,
+    refused: Annotated[bool, option("--refused", help="Only refused messages.")] = False,
     limit: Limit = 100,
     prefix: Prefix = None,
     as_json: AsJson = False,
@@ -80,7 +73,6 @@ def list_waiting(
         )
 
 
-@outbox.command()
 @targeted
 def show(
     target: Target,
@@ -114,7 +106,6 @@ def show(
         )
 
 
-@outbox.command()
 @targeted
 def retry(
     target: Target,
@@ -134,13 +125,12 @@ def retry(
     say("relays try again within 1 s")
 
 
-@outbox.command()
 @targeted
 def drop(
     target: Target,
     where: Where,
     ids: Ids = None,
-    everything: Annotated[bool, typer.Option("--all", help="All refused messages.")] = False,
+    everything: Annotated[bool, option("--all", help="All refused messages.")] = False,
     yes: Yes = False,
     by: By = None,
     prefix: Prefix = None,
@@ -167,7 +157,6 @@ def drop(
         say(f"{tried} of them may already be in their topics")
 
 
-@outbox.command()
 @targeted
 def bind(
     target: Target,

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from typing import Annotated, Any
 
 import msgspec
-import typer
 from rich.console import RenderableType
 from rich.text import Text
 
@@ -22,13 +21,14 @@ from qframe.cli.watch import View, show
 from qframe.identity import host_of
 from qframe.telemetry.facts import ranges
 from qframe.topic import is_internal
+from qframe.verbs.parameters import argument, option
 
 NO_WORKER = "no worker is running; start one: qframe worker MODULE"
 
-AnyTopic = Annotated[str | None, typer.Argument(metavar="TOPIC", help="This topic only.")]
-AnyGroup = Annotated[str | None, typer.Argument(metavar="GROUP", help="This group only.")]
+AnyTopic = Annotated[str | None, argument("TOPIC", "This topic only.")]
+AnyGroup = Annotated[str | None, argument("GROUP", "This group only.")]
 Stacks = Annotated[
-    bool, typer.Option("--stacks", help="Show the lines of code that their handlers run now.")
+    bool, option("--stacks", help="Show the lines of code that their handlers run now.")
 ]
 
 

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Annotated, Any, cast
 
 import msgspec
-import typer
 
 from qframe.app.qframe import QFrame
 from qframe.cli.bulk import publish_file
@@ -19,6 +18,7 @@ from qframe.cli.target import Target, targeted
 from qframe.cli.times import duration_of, moment_of
 from qframe.errors import BadBody, BadOption
 from qframe.topic import KindName, Topic, checked_name
+from qframe.verbs.parameters import argument, option
 
 _OF_FILES = "--key-field, --body-field and --envelopes"
 
@@ -27,76 +27,68 @@ _OF_FILES = "--key-field, --body-field and --envelopes"
 def publish(
     target: Target,
     topic: TopicName,
-    body: Annotated[
-        str | None, typer.Argument(metavar="BODY", help="JSON; - reads it from stdin.")
-    ] = None,
-    text: Annotated[bool, typer.Option("--text", help="BODY is plain text, not JSON.")] = False,
+    body: Annotated[str | None, argument("BODY", "JSON; - reads it from stdin.")] = None,
+    text: Annotated[bool, option("--text", help="BODY is plain text, not JSON.")] = False,
     key: Annotated[
-        str | None, typer.Option(metavar="KEY", help="Messages with one key are handled in order.")
+        str | None, option(metavar="KEY", help="Messages with one key are handled in order.")
     ] = None,
     header: Annotated[
-        list[str] | None, typer.Option(metavar="NAME=VALUE", help="A header; may be repeated.")
+        list[str] | None, option(metavar="NAME=VALUE", help="A header; may be repeated.")
     ] = None,
-    tag: Annotated[
-        list[str] | None, typer.Option(metavar="TAG", help="A tag; may be repeated.")
-    ] = None,
+    tag: Annotated[list[str] | None, option(metavar="TAG", help="A tag; may be repeated.")] = None,
     message_id: Annotated[
         str | None,
-        typer.Option(
-            "--id", metavar="ID", help="The same id with the same key again is a duplicate."
-        ),
+        option("--id", metavar="ID", help="The same id with the same key again is a duplicate."),
     ] = None,
     delay: Annotated[
         str | None,
-        typer.Option(
+        option(
             metavar="DURATION",
             help="Due after this time: seconds, or a duration such as 500ms, 10m, 2h.",
         ),
     ] = None,
     at: Annotated[
         str | None,
-        typer.Option(metavar="TIME", help="Due at this time, such as 2026-01-31T10:00:00Z."),
+        option(metavar="TIME", help="Due at this time, such as 2026-01-31T10:00:00Z."),
     ] = None,
     priority: Annotated[
         int | None,
-        typer.Option(metavar="N", help="Higher is handled first; on priority and ordered topics."),
+        option(metavar="N", help="Higher is handled first; on priority and ordered topics."),
     ] = None,
     within: Annotated[
         str | None,
-        typer.Option(
+        option(
             metavar="DURATION", help="On merge topics: due after this time, unless already due."
         ),
     ] = None,
     sequence: Annotated[
         int | None,
-        typer.Option(metavar="N", help="On ordered topics: its number within its key, from 1."),
+        option(metavar="N", help="On ordered topics: its number within its key, from 1."),
     ] = None,
     slot_basis: Annotated[
         str | None,
-        typer.Option(
-            metavar="TEXT", help="Chooses the slot instead of the key, such as a customer."
-        ),
+        option(metavar="TEXT", help="Chooses the slot instead of the key, such as a customer."),
     ] = None,
     kind: Annotated[
         str | None,
-        typer.Option(metavar="KIND", help="If the topic is new, declares it with this kind."),
+        option(metavar="KIND", help="If the topic is new, declares it with this kind."),
     ] = None,
     slots: Annotated[
         int | None,
-        typer.Option(metavar="N", help="If the topic is new, declares it with this many slots."),
+        option(metavar="N", help="If the topic is new, declares it with this many slots."),
     ] = None,
     file: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Publishes each line of a .jsonl, .csv or .parquet."),
+        option(metavar="FILE", help="Publishes each line of a .jsonl, .csv or .parquet."),
     ] = None,
     key_field: Annotated[
-        str | None, typer.Option(metavar="FIELD", help="With --file: the field that is the key.")
+        str | None, option(metavar="FIELD", help="With --file: the field that is the key.")
     ] = None,
     body_field: Annotated[
-        str | None, typer.Option(metavar="FIELD", help="With --file: the field that is the body.")
+        str | None, option(metavar="FIELD", help="With --file: the field that is the body.")
     ] = None,
     envelopes: Annotated[
-        bool, typer.Option("--envelopes", help="With --file: each line has body, key, headers, ….")
+        bool, option("--envelopes", help="With --file: each line has body, key, headers, ….")
     ] = False,
     as_json: AsJson = False,
 ) -> None:
@@ -170,7 +162,9 @@ def _topic(app: QFrame, name: str, asked_kind: str | None, slots: int | None) ->
 
 def _body(text: str | None, is_text: bool) -> Any:
     if text is None:
-        raise typer.BadParameter("give the BODY, - to read it from stdin, or --file")
+        raise BadCommand(
+            "command", "publish", "it has no body", "give BODY, - to read it from stdin, or --file"
+        )
     if text == "-":
         text = sys.stdin.read()
         if is_text:

@@ -5,8 +5,6 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Annotated, Final, cast
 
-import typer
-
 from qframe.cli.flags import GroupName, TopicName
 from qframe.cli.metrics import MetricsPort, counted
 from qframe.cli.serving import serve
@@ -15,6 +13,7 @@ from qframe.cli.web import require
 from qframe.errors import BadOption
 from qframe.options.consumer import ConsumerKeywords
 from qframe.telemetry.logs import log_events
+from qframe.verbs.parameters import argument, option
 
 if TYPE_CHECKING:
     from qframe.push.contents import Events
@@ -27,30 +26,28 @@ def push(
     target: Target,
     topic: TopicName,
     group: GroupName,
-    url: Annotated[str, typer.Argument(metavar="URL", help="Where its messages are sent.")],
+    url: Annotated[str, argument("URL", "Where its messages are sent.")],
     threads: Annotated[
-        int, typer.Option(min=1, metavar="N", help="How many requests are open at once.")
+        int, option(least=1, metavar="N", help="How many requests are open at once.")
     ] = 8,
     rate: Annotated[
-        str | None, typer.Option(metavar="RATE", help="How many a second at most, such as 100/s.")
+        str | None, option(metavar="RATE", help="How many a second at most, such as 100/s.")
     ] = None,
     timeout: Annotated[
-        float, typer.Option(min=0.1, metavar="SECONDS", help="How long a request may take.")
+        float, option(least=0.1, metavar="SECONDS", help="How long a request may take.")
     ] = 20.0,
     private: Annotated[
-        bool, typer.Option("--private", help="Allow http, and addresses that are not public.")
+        bool, option("--private", help="Allow http, and addresses that are not public.")
     ] = False,
     events: Annotated[
         str | None,
-        typer.Option(metavar="MODE", help="Send CloudEvents: binary, structured or batched."),
+        option(metavar="MODE", help="Send CloudEvents: binary, structured or batched."),
     ] = None,
     metrics_port: MetricsPort = None,
     burst: Annotated[
-        bool, typer.Option("--burst", help="Exit when no message is due or waits for a retry.")
+        bool, option("--burst", help="Exit when no message is due or waits for a retry.")
     ] = False,
-    drain: Annotated[
-        bool, typer.Option("--drain", help="Exit when no message waits at all.")
-    ] = False,
+    drain: Annotated[bool, option("--drain", help="Exit when no message waits at all.")] = False,
 ) -> None:
     """Sends a group's messages to a URL, each signed.
 

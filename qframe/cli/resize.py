@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from typing import Annotated
 
-import typer
+from click.exceptions import Exit
 
 from qframe.cli.flags import AsJson, By, TopicName
 from qframe.cli.output import counted, say, say_json
@@ -13,6 +13,7 @@ from qframe.cli.target import Target, coordinated
 from qframe.cli.times import duration_of
 from qframe.stores.doubling import MAX_PAUSE_S
 from qframe.topic import Topic, span_of
+from qframe.verbs.parameters import option
 
 
 @coordinated
@@ -20,11 +21,11 @@ def resize(
     target: Target,
     topic: TopicName,
     slots: Annotated[
-        int, typer.Option("--slots", metavar="N", help="How many: twice as many, four times, ….")
+        int, option("--slots", metavar="N", help="How many: twice as many, four times, ….")
     ],
     max_pause: Annotated[
         str,
-        typer.Option(metavar="TIME", help="How long the keys of a slot may wait at most."),
+        option(metavar="TIME", help="How long the keys of a slot may wait at most."),
     ] = f"{MAX_PAUSE_S:g}s",
     as_json: AsJson = False,
     by: By = None,
@@ -43,7 +44,7 @@ def resize(
         except KeyboardInterrupt:
             _end_progress()
             sys.stderr.write("stopped on the way: call it again, or a worker goes on\n")
-            raise typer.Exit(130) from None
+            raise Exit(130) from None
         _end_progress()
     if as_json:
         say_json({"name": grown.name, "slots": grown.slots, "numbers": list(grown.all_slots)})

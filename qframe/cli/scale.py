@@ -7,7 +7,6 @@ from collections.abc import Callable, Sequence
 from typing import Annotated, Any, Final
 
 import msgspec
-import typer
 from rich.console import RenderableType
 
 from qframe.admin.scale import PER_WORKER, Scale
@@ -29,6 +28,7 @@ from qframe.errors import (
 from qframe.http_port import HttpReply, HttpRequest, HttpRoute, json_reply
 from qframe.options.rules import refuse_unknown
 from qframe.topic import duration_ms
+from qframe.verbs.parameters import option
 
 RATES_OVER_MS: Final = 10_000
 
@@ -40,15 +40,13 @@ def scale(
     group: GroupName,
     per_worker: Annotated[
         int,
-        typer.Option(
-            "--per-worker", min=1, metavar="N", help="How many due messages a worker is to have."
+        option(
+            "--per-worker", least=1, metavar="N", help="How many due messages a worker is to have."
         ),
     ] = PER_WORKER,
     over: Annotated[
         str,
-        typer.Option(
-            "--over", metavar="DURATION", help="How long to look for the rates; 0 for none."
-        ),
+        option("--over", metavar="DURATION", help="How long to look for the rates; 0 for none."),
     ] = "1s",
     watch: Watch = False,
     as_json: AsJson = False,

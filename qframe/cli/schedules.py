@@ -6,14 +6,13 @@ import json
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import Annotated, Any, Final
+from typing import Annotated, Any
 
 import msgspec
-import typer
 
 from qframe.app.qframe import QFrame
 from qframe.cli.asking import ask
-from qframe.cli.commands import Commands, check_beside, check_one_of
+from qframe.cli.commands import check_beside, check_one_of
 from qframe.cli.flags import AsJson, By, Limit, Yes
 from qframe.cli.output import facts, say, say_aside, say_json, say_json_array, say_unknown, table
 from qframe.cli.records import second
@@ -26,35 +25,27 @@ from qframe.schedules.preview import Preview, Tick, warnings_of
 from qframe.schedules.record import Schedule
 from qframe.schedules.records import GROUP, TOPIC
 from qframe.schedules.timing import in_words
+from qframe.verbs.parameters import argument, option
 
-schedules: Final = typer.Typer(
-    cls=Commands, no_args_is_help=True, help="Schedules: lists, shows, puts and runs them."
-)
-
-Name = Annotated[str, typer.Argument(metavar="NAME", help="The schedule's name.")]
-Zone = Annotated[
-    str | None, typer.Option("--tz", metavar="ZONE", help="The time zone of cron fields.")
-]
+Name = Annotated[str, argument("NAME", "The schedule's name.")]
+Zone = Annotated[str | None, option("--tz", metavar="ZONE", help="The time zone of cron fields.")]
 Exclude = Annotated[
     list[str] | None,
-    typer.Option(
+    option(
         "--exclude", metavar="DATES", help="A date, a range A/B, or cron fields; more than once."
     ),
 ]
 Dst = Annotated[
     str | None,
-    typer.Option("--dst", metavar="RULE", help="debian, or literal, when clocks change."),
+    option("--dst", metavar="RULE", help="debian, or literal, when clocks change."),
 ]
-Count = Annotated[int, typer.Option("--count", min=1, max=1000, metavar="N", help="How many.")]
+Count = Annotated[int, option("--count", least=1, most=1000, metavar="N", help="How many.")]
 
 
-@schedules.command(name="list")
 @coordinated
 def list_schedules(
     target: Target,
-    prefix: Annotated[
-        str, typer.Argument(metavar="[PREFIX]", help="Only those whose name begins so.")
-    ] = "",
+    prefix: Annotated[str, argument("PREFIX", "Only those whose name begins so.")] = "",
     limit: Limit = 1000,
     as_json: AsJson = False,
 ) -> None:
@@ -84,7 +75,6 @@ def list_schedules(
             say(f"these are the next {limit}; look at more with --limit, or name a PREFIX")
 
 
-@schedules.command()
 @targeted
 def show(target: Target, name: Name, as_json: AsJson = False) -> None:
     """Shows a schedule: timing, message, rules, and how far it is."""
@@ -95,38 +85,35 @@ def show(target: Target, name: Name, as_json: AsJson = False) -> None:
     _show(found, as_json=as_json)
 
 
-@schedules.command()
 @coordinated
 def put(
     target: Target,
     name: Name,
-    when: Annotated[
-        str, typer.Argument(metavar="WHEN", help='"0 9 * * 1-5", "@daily", or "every 15m".')
-    ],
-    topic: Annotated[str, typer.Argument(metavar="TOPIC", help="Where its messages go.")],
+    when: Annotated[str, argument("WHEN", '"0 9 * * 1-5", "@daily", or "every 15m".')],
+    topic: Annotated[str, argument("TOPIC", "Where its messages go.")],
     tz: Zone = "UTC",
-    key: Annotated[str | None, typer.Option(metavar="KEY", help="The messages' key.")] = None,
+    key: Annotated[str | None, option(metavar="KEY", help="The messages' key.")] = None,
     body: Annotated[
-        str | None, typer.Option(metavar="JSON", help="Their body; {tick} is the tick's time.")
+        str | None, option(metavar="JSON", help="Their body; {tick} is the tick's time.")
     ] = None,
     header: Annotated[
-        list[str] | None, typer.Option(metavar="NAME=VALUE", help="A header; may be repeated.")
+        list[str] | None, option(metavar="NAME=VALUE", help="A header; may be repeated.")
     ] = None,
-    tag: Annotated[list[str] | None, typer.Option(metavar="TAG", help="A tag.")] = None,
-    priority: Annotated[int, typer.Option(metavar="N", help="Their priority.")] = 0,
+    tag: Annotated[list[str] | None, option(metavar="TAG", help="A tag.")] = None,
+    priority: Annotated[int, option(metavar="N", help="Their priority.")] = 0,
     catch_up: Annotated[
-        str, typer.Option(metavar="RULE", help="none, latest or all: which late ticks fire.")
+        str, option(metavar="RULE", help="none, latest or all: which late ticks fire.")
     ] = "latest",
-    window: Annotated[str, typer.Option(metavar="TIME", help="How old they may be.")] = "1d",
+    window: Annotated[str, option(metavar="TIME", help="How old they may be.")] = "1d",
     overlap: Annotated[
-        str, typer.Option(metavar="RULE", help="allow, skip, queue_one or queue_all.")
+        str, option(metavar="RULE", help="allow, skip, queue_one or queue_all.")
     ] = "allow",
-    jitter: Annotated[str, typer.Option(metavar="TIME", help="Ticks fire later by less.")] = "0s",
-    start: Annotated[str | None, typer.Option(metavar="TIME", help="No tick before.")] = None,
-    end: Annotated[str | None, typer.Option(metavar="TIME", help="No tick from then on.")] = None,
+    jitter: Annotated[str, option(metavar="TIME", help="Ticks fire later by less.")] = "0s",
+    start: Annotated[str | None, option(metavar="TIME", help="No tick before.")] = None,
+    end: Annotated[str | None, option(metavar="TIME", help="No tick from then on.")] = None,
     exclude: Exclude = None,
     dst: Dst = "debian",
-    note: Annotated[str, typer.Option(metavar="TEXT", help="A text for people.")] = "",
+    note: Annotated[str, option(metavar="TEXT", help="A text for people.")] = "",
     by: By = None,
     as_json: AsJson = False,
 ) -> None:
@@ -149,7 +136,6 @@ def put(
         _warn_without_leader(app, [made])
 
 
-@schedules.command()
 @targeted
 def pause(target: Target, name: Name, by: By = None, as_json: AsJson = False) -> None:
     """Lets no tick fire until it is resumed."""
@@ -157,7 +143,6 @@ def pause(target: Target, name: Name, by: By = None, as_json: AsJson = False) ->
         _show(admin.pause_schedule(name), as_json=as_json)
 
 
-@schedules.command()
 @targeted
 def resume(target: Target, name: Name, by: By = None, as_json: AsJson = False) -> None:
     """Lets ticks fire from now on; those of the pause are left out."""
@@ -165,7 +150,6 @@ def resume(target: Target, name: Name, by: By = None, as_json: AsJson = False) -
         _show(admin.resume_schedule(name), as_json=as_json)
 
 
-@schedules.command()
 @targeted
 def run(target: Target, name: Name, by: By = None, as_json: AsJson = False) -> None:
     """Publishes its message once, now; its ticks stay as they are."""
@@ -177,14 +161,13 @@ def run(target: Target, name: Name, by: By = None, as_json: AsJson = False) -> N
         say(f"published {published.id}: {published.outcome}")
 
 
-@schedules.command()
 @targeted
 def backfill(
     target: Target,
     name: Name,
-    since: Annotated[str, typer.Argument(metavar="SINCE", help="The first moment, with a zone.")],
-    until: Annotated[str, typer.Argument(metavar="UNTIL", help="The moment behind the last.")],
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show the ticks.")] = False,
+    since: Annotated[str, argument("SINCE", "The first moment, with a zone.")],
+    until: Annotated[str, argument("UNTIL", "The moment behind the last.")],
+    dry_run: Annotated[bool, option("--dry-run", help="Only show the ticks.")] = False,
     by: By = None,
     as_json: AsJson = False,
 ) -> None:
@@ -206,15 +189,12 @@ def backfill(
     say(f"{stored} messages published, {len(made.published) - stored} were there already")
 
 
-@schedules.command()
 @targeted
 def preview(
     target: Target,
-    name: Annotated[
-        str | None, typer.Argument(metavar="NAME", help="A schedule; or give --when.")
-    ] = None,
+    name: Annotated[str | None, argument("NAME", "A schedule; or give --when.")] = None,
     when: Annotated[
-        str | None, typer.Option("--when", metavar="WHEN", help="A timing, before it is put.")
+        str | None, option("--when", metavar="WHEN", help="A timing, before it is put.")
     ] = None,
     tz: Zone = None,
     exclude: Exclude = None,
@@ -238,13 +218,12 @@ def preview(
         _show_preview(found)
 
 
-@schedules.command()
 @targeted
 def delete(
     target: Target,
     name: Name,
     force: Annotated[
-        bool, typer.Option("--force", help="Also one that this version cannot read.")
+        bool, option("--force", help="Also one that this version cannot read.")
     ] = False,
     yes: Yes = False,
     by: By = None,

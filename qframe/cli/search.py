@@ -5,8 +5,6 @@ from __future__ import annotations
 from shlex import quote
 from typing import Annotated
 
-import typer
-
 from qframe.admin.search import LOOK, SEARCHED
 from qframe.cli.commands import check_states
 from qframe.cli.flags import AsJson, Limit
@@ -15,35 +13,34 @@ from qframe.cli.records import as_json as record_as_json
 from qframe.cli.records import body_text, second
 from qframe.cli.target import Target, targeted
 from qframe.errors import BadOption
+from qframe.verbs.parameters import argument, option
 
 
 @targeted
 def search(
     target: Target,
-    topic: Annotated[str | None, typer.Argument(metavar="TOPIC", help="All if left out.")] = None,
-    message_id: Annotated[str | None, typer.Option("--id", metavar="ID", help="Its id.")] = None,
-    key: Annotated[str | None, typer.Option(metavar="KEY", help="Its key.")] = None,
-    tag: Annotated[str | None, typer.Option(metavar="TAG", help="One of its tags.")] = None,
+    topic: Annotated[str | None, argument("TOPIC", "All if left out.")] = None,
+    message_id: Annotated[str | None, option("--id", metavar="ID", help="Its id.")] = None,
+    key: Annotated[str | None, option(metavar="KEY", help="Its key.")] = None,
+    tag: Annotated[str | None, option(metavar="TAG", help="One of its tags.")] = None,
     header: Annotated[
         list[str] | None,
-        typer.Option(metavar="NAME[=VALUE]", help="A header; may be repeated."),
+        option(metavar="NAME[=VALUE]", help="A header; may be repeated."),
     ] = None,
-    error: Annotated[
-        str | None, typer.Option(metavar="TEXT", help="A text in its last error.")
-    ] = None,
+    error: Annotated[str | None, option(metavar="TEXT", help="A text in its last error.")] = None,
     state: Annotated[
-        str | None, typer.Option(metavar="STATE", help=f"One of {', '.join(SEARCHED)}.")
+        str | None, option(metavar="STATE", help=f"One of {', '.join(SEARCHED)}.")
     ] = None,
     body: Annotated[
         list[str] | None,
-        typer.Option(metavar="PATH=VALUE", help="A value in its body; may be repeated."),
+        option(metavar="PATH=VALUE", help="A value in its body; may be repeated."),
     ] = None,
     limit: Limit = 20,
     look: Annotated[
-        int, typer.Option(min=1, metavar="N", help="How many messages to look at, at most.")
+        int, option(least=1, metavar="N", help="How many messages to look at, at most.")
     ] = LOOK,
     place: Annotated[
-        str | None, typer.Option("--from", metavar="PLACE", help="Where a search has ended.")
+        str | None, option("--from", metavar="PLACE", help="Where a search has ended.")
     ] = None,
     as_json: AsJson = False,
 ) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Annotated, Any
 
 import msgspec
-import typer
 
 from qframe.admin.groups import SeekPreview
 from qframe.cli.commands import BadCommand
@@ -13,6 +12,7 @@ from qframe.cli.flags import AsJson, By, GroupName, TopicName
 from qframe.cli.output import counted, say, say_json
 from qframe.cli.target import Target, targeted
 from qframe.cli.times import moment_of
+from qframe.verbs.parameters import argument, option
 
 
 @targeted
@@ -22,13 +22,13 @@ def seek(
     group: GroupName,
     to: Annotated[
         str,
-        typer.Argument(metavar="TO", help="earliest, latest, an offset, or a time with its zone."),
+        argument("TO", "earliest, latest, an offset, or a time with its zone."),
     ],
     slot: Annotated[
-        int | None, typer.Option(min=0, metavar="N", help="Only this slot; with an offset.")
+        int | None, option(least=0, metavar="N", help="Only this slot; with an offset.")
     ] = None,
     preview: Annotated[
-        bool, typer.Option("--preview", help="Only say how many messages would come again.")
+        bool, option("--preview", help="Only say how many messages would come again.")
     ] = False,
     by: By = None,
     as_json: AsJson = False,

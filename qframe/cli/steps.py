@@ -10,7 +10,7 @@ from contextlib import ExitStack, contextmanager
 from types import FrameType
 from typing import Self
 
-import typer
+from click.exceptions import Exit
 
 from qframe.cli.output import counted, say
 
@@ -84,6 +84,6 @@ class Steps:
         if issubclass(kind, KeyboardInterrupt):
             say(self.total(self._done))
             sys.stderr.write(f"stopped: {self._others}\n")
-            raise typer.Exit(130)
+            raise Exit(130)
         if self._done:
             sys.stderr.write(f"{self.total(self._done)} before this:\n")

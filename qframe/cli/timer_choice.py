@@ -4,23 +4,20 @@ from __future__ import annotations
 
 from typing import Annotated
 
-import typer
-
 from qframe.admin.timer_search import TIMER_STATES, TimerChoice
 from qframe.cli.commands import BadCommand, check_beside
 from qframe.cli.search import header_of
 from qframe.cli.times import moment_of
+from qframe.verbs.parameters import option
 
-OfId = Annotated[str | None, typer.Option("--id", metavar="ID", help="Its message's id.")]
-State = Annotated[
-    str | None, typer.Option(metavar="STATE", help=f"One of {', '.join(TIMER_STATES)}.")
-]
-Tag = Annotated[str | None, typer.Option(metavar="TAG", help="One of its tags.")]
+OfId = Annotated[str | None, option("--id", metavar="ID", help="Its message's id.")]
+State = Annotated[str | None, option(metavar="STATE", help=f"One of {', '.join(TIMER_STATES)}.")]
+Tag = Annotated[str | None, option(metavar="TAG", help="One of its tags.")]
 Header = Annotated[
-    list[str] | None, typer.Option(metavar="NAME[=VALUE]", help="A header; may be repeated.")
+    list[str] | None, option(metavar="NAME[=VALUE]", help="A header; may be repeated.")
 ]
-Since = Annotated[str | None, typer.Option(metavar="TIME", help="Due from then on.")]
-Until = Annotated[str | None, typer.Option(metavar="TIME", help="Due before then.")]
+Since = Annotated[str | None, option(metavar="TIME", help="Due from then on.")]
+Until = Annotated[str | None, option(metavar="TIME", help="Due before then.")]
 
 
 def chosen(

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 from shlex import quote
-from typing import Annotated, Any, Final
+from typing import Annotated, Any
 
 import msgspec
-import typer
+from click.exceptions import Exit
 
 from qframe.admin.admin import Admin
 from qframe.admin.search import LOOK
@@ -15,7 +15,7 @@ from qframe.admin.timer_search import TimerChanges, TimerChoice
 from qframe.admin.timer_status import TimerStatus
 from qframe.cli.asking import ask
 from qframe.cli.attempts import entry_as_json
-from qframe.cli.commands import BadCommand, Commands, check_beside, check_one_of
+from qframe.cli.commands import BadCommand, check_beside, check_one_of
 from qframe.cli.flags import AsJson, By, Limit, NeverAsked, TopicName, Yes
 from qframe.cli.output import counted, say, say_error, say_json, table
 from qframe.cli.records import as_json as record_as_json
@@ -30,26 +30,20 @@ from qframe.clock import moment
 from qframe.errors import BadBody
 from qframe.outcomes import Moved, Outcome
 from qframe.retry import checked_times
+from qframe.verbs.parameters import argument, option
 
-timers: Final = typer.Typer(
-    cls=Commands, no_args_is_help=True, help="Timers: lists, sets, moves and cancels them."
-)
-
-Key = Annotated[str, typer.Argument(metavar="KEY", help="The timer's key, or its subject.")]
-SomeKey = Annotated[
-    str | None, typer.Argument(metavar="KEY", help="The timer's key; or --all with what they have.")
-]
+Key = Annotated[str, argument("KEY", "The timer's key, or its subject.")]
+SomeKey = Annotated[str | None, argument("KEY", "The timer's key; or --all with what they have.")]
 All = Annotated[
-    bool, typer.Option("--all", help="All that fit; those that are set meanwhile are left alone.")
+    bool, option("--all", help="All that fit; those that are set meanwhile are left alone.")
 ]
-DryRun = Annotated[bool, typer.Option("--dry-run", help="With --all: only count them.")]
-OfKey = Annotated[str | None, typer.Option("--key", metavar="KEY", help="Its key.")]
-At = Annotated[str | None, typer.Option(metavar="TIME", help="Due then.")]
-Delay = Annotated[str | None, typer.Option(metavar="DURATION", help="Due after this time.")]
-Body = Annotated[str | None, typer.Option(metavar="JSON", help="Its new body.")]
+DryRun = Annotated[bool, option("--dry-run", help="With --all: only count them.")]
+OfKey = Annotated[str | None, option("--key", metavar="KEY", help="Its key.")]
+At = Annotated[str | None, option(metavar="TIME", help="Due then.")]
+Delay = Annotated[str | None, option(metavar="DURATION", help="Due after this time.")]
+Body = Annotated[str | None, option(metavar="JSON", help="Its new body.")]
 
 
-@timers.command(name="list")
 @targeted
 def list_timers(
     target: Target,
@@ -63,10 +57,10 @@ def list_timers(
     until: Until = None,
     limit: Limit = 100,
     look: Annotated[
-        int, typer.Option(min=1, metavar="N", help="How many timers to look at, at most.")
+        int, option(least=1, metavar="N", help="How many timers to look at, at most.")
     ] = LOOK,
     place: Annotated[
-        str | None, typer.Option("--from", metavar="PLACE", help="Where a list has ended.")
+        str | None, option("--from", metavar="PLACE", help="Where a list has ended.")
     ] = None,
     as_json: AsJson = False,
 ) -> None:
@@ -98,14 +92,11 @@ def list_timers(
         say(f"looked at {counted(found.looked, 'timer')}; go on: --from {found.place}")
 
 
-@timers.command()
 @targeted
 def show(
     target: Target,
     topic: TopicName,
-    key: Annotated[
-        str | None, typer.Argument(metavar="KEY", help="The timer's key; or give --id.")
-    ] = None,
+    key: Annotated[str | None, argument("KEY", "The timer's key; or give --id.")] = None,
     message_id: OfId = None,
     as_json: AsJson = False,
 ) -> None:
@@ -138,18 +129,17 @@ def show(
         )
 
 
-@timers.command()
 @targeted
 def add(
     target: Target,
     topic: TopicName,
-    body: Annotated[str, typer.Argument(metavar="BODY", help="JSON.")],
+    body: Annotated[str, argument("BODY", "JSON.")],
     key: OfKey = None,
     at: At = None,
     delay: Delay = None,
     message_id: OfId = None,
     header: Header = None,
-    tag: Annotated[list[str] | None, typer.Option(metavar="TAG", help="A tag.")] = None,
+    tag: Annotated[list[str] | None, option(metavar="TAG", help="A tag.")] = None,
     as_json: AsJson = False,
 ) -> None:
     """Sets a timer.
@@ -174,7 +164,6 @@ def add(
     say(f"{published.outcome} {published.id} in {topic}{due}")
 
 
-@timers.command()
 @targeted
 def edit(
     target: Target,
@@ -200,7 +189,6 @@ def edit(
     _say_moved(topic, key, moved, "edited", as_json=as_json)
 
 
-@timers.command()
 @targeted
 def move(
     target: Target,
@@ -209,7 +197,7 @@ def move(
     at: At = None,
     delay: Delay = None,
     shift: Annotated[
-        str | None, typer.Option(metavar="DURATION", help="Later by this; -1h: earlier.")
+        str | None, option(metavar="DURATION", help="Later by this; -1h: earlier.")
     ] = None,
     everything: All = False,
     message_id: OfId = None,
@@ -262,7 +250,6 @@ def _moved_one(
     return Moved.DOING if changes.doing else Moved.ABSENT
 
 
-@timers.command()
 @targeted
 def cancel(
     target: Target,
@@ -301,12 +288,11 @@ def cancel(
     _say_changes(topic, changes, steps, dry_run=dry_run, as_json=as_json)
 
 
-@timers.command("import")
 @targeted
 def import_(
     target: Target,
     topic: TopicName,
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="JSON lines.")],
+    file: Annotated[Path, argument("FILE", "JSON lines.")],
     as_json: AsJson = False,
 ) -> None:
     """Sets a timer for each line of a file.
@@ -325,7 +311,7 @@ def import_(
         shown = f" ({detail})" if detail else ""
         say(f"{counted(found.done, 'timer')} of {file} in {topic}{shown}; {found.wrong} wrong")
     if found.wrong:
-        raise typer.Exit(1)
+        raise Exit(1)
 
 
 def _json_of(text: str) -> Any:
@@ -361,7 +347,7 @@ def _say_moved(topic: str, key: str, moved: Moved, word: str, *, as_json: bool) 
     else:
         say(f"{topic} has no timer {key}")
     if moved is not Moved.DONE:
-        raise typer.Exit(1)
+        raise Exit(1)
 
 
 def _facts(status: TimerStatus) -> dict[str, Any]:

@@ -5,19 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 from math import inf
-from typing import Annotated, Any, Final, cast
+from typing import Annotated, Any, cast
 
 import msgspec
-import typer
 from rich.console import RenderableType
 from rich.text import Text
 
 from qframe.admin.rounds import Rounds
 from qframe.admin.totals import UNKNOWN, TopicTotals, Totals, totals_in, unknown_in
-from qframe.cli.commands import TopicCommands, WordyCommand
 from qframe.cli.flags import After, AsJson, Everything, TopicName, Watch
 from qframe.cli.output import drawn_table, say
-from qframe.cli.resize import resize
 from qframe.cli.target import Target, targeted
 from qframe.cli.times import duration_of
 from qframe.cli.tune import in_words, marked
@@ -26,22 +23,14 @@ from qframe.cli.watch import show as show_again
 from qframe.clock import SYSTEM_CLOCK
 from qframe.stores.base import Store
 from qframe.topic import Kind, KindName, SubjectRule, Topic, is_internal
-
-topics: Final = typer.Typer(
-    cls=TopicCommands,
-    invoke_without_command=True,
-    help="Lists and declares topics, and gives them more slots.",
-    subcommand_metavar="[TOPIC | COMMAND ...]",
-)
+from qframe.verbs.parameters import argument, option
 
 _COUNTS = ("waiting", "todo", "doing", "dead", "settled")
 
 
-@topics.callback()
 @targeted
 def list_topics(
     target: Target,
-    context: typer.Context,
     everything: Everything = False,
     after: After = "",
     watch: Watch = False,
@@ -52,9 +41,6 @@ def list_topics(
     It counts for half a second, and says how to go on where that was too short; with --json it
     counts all.
     """
-    if context.invoked_subcommand is not None:
-        target.settings()
-        return
     with target.opened() as app:
         rounds = Rounds[TopicTotals](SYSTEM_CLOCK, inf if as_json else None)
 
@@ -66,70 +52,59 @@ def list_topics(
             shown = [topic for topic in listed if everything or not is_internal(topic.name)]
             drawn = _drawn_topics(shown, app.store)
             if left := len(declared) - len(found):
-                next_ones = "" if watch else f"; go on: qframe topics --from {found[-1].name}"
+                next_ones = "" if watch else f"; go on: qframe topics list --from {found[-1].name}"
                 drawn.append(Text(f"{left} more topics were not counted yet{next_ones}"))
             return View([_as_json(topic) for topic in listed], drawn)
 
         show_again(look, as_json=as_json, watch=watch)
 
 
-@topics.command(hidden=True)
 @targeted
 def show(
     target: Target,
-    context: typer.Context,
     topic: TopicName,
     watch: Watch = False,
     as_json: AsJson = False,
 ) -> None:
     """Shows one topic, and the states of its messages for each group."""
-    listing = context.parent.params if context.parent is not None else {}
     with target.opened() as app:
 
         def look() -> View:
             found = app.admin.topic(topic)
             return View([_as_json(found)], _drawn_topics([found], app.store))
 
-        show_again(
-            look, as_json=as_json or bool(listing.get("as_json")),
-            watch=watch or bool(listing.get("watch")),
-        )  # fmt: skip
+        show_again(look, as_json=as_json, watch=watch)
 
 
-@topics.command(cls=WordyCommand)
 @targeted
 def declare(
     target: Target,
-    name: Annotated[str, typer.Argument(metavar="NAME", help="The topic's name.")],
-    kind: Annotated[
-        str, typer.Option(metavar="KIND", help=f"One of {', '.join(Kind)}.")
-    ] = "stream",
-    slots: Annotated[
-        int, typer.Option(metavar="N", help="How many partitions, a power of two.")
-    ] = 16,
+    name: Annotated[str, argument("NAME", "The topic's name.")],
+    kind: Annotated[str, option(metavar="KIND", help=f"One of {', '.join(Kind)}.")] = "stream",
+    slots: Annotated[int, option(metavar="N", help="How many partitions, a power of two.")] = 16,
     retain: Annotated[
-        str | None, typer.Option(metavar="TIME", help="How long a stream keeps messages: 24h.")
+        str | None, option(metavar="TIME", help="How long a stream keeps messages: 24h.")
     ] = None,
     max_length: Annotated[
-        int | None, typer.Option(metavar="N", help="The largest number of unsettled messages.")
+        int | None, option(metavar="N", help="The largest number of unsettled messages.")
     ] = None,
     dedupe_window: Annotated[
-        str, typer.Option(metavar="TIME", help="How long a repeated id counts as a duplicate.")
+        str, option(metavar="TIME", help="How long a repeated id counts as a duplicate.")
     ] = "1h",
     gap_timeout: Annotated[
         str | None,
-        typer.Option(metavar="TIME", help="How long an ordered topic waits for a gap: 30s."),
+        option(metavar="TIME", help="How long an ordered topic waits for a gap: 30s."),
     ] = None,
     subject: Annotated[
         str | None,
-        typer.Option(
+        option(
             metavar="RULE",
             help="How delay and priority topics queue a message without a key: by id or body.",
         ),
     ] = None,
     history: Annotated[
         str | None,
-        typer.Option(metavar="TIME", help="How long to keep how attempts ended, for explain."),
+        option(metavar="TIME", help="How long to keep how attempts ended, for explain."),
     ] = None,
 ) -> None:
     """Declares a topic.
@@ -144,9 +119,6 @@ def declare(
     with target.opened(creating=True) as app:
         app.declare(topic)
     say(f"topic {topic.name}: {topic.kind}, {topic.slots} slots")
-
-
-topics.command()(resize)
 
 
 @targeted

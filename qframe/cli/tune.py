@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Annotated, Any, Literal, cast
 
 import msgspec
-import typer
 
 from qframe.app.qframe import QFrame
 from qframe.cli.flags import AsJson, By, GroupName, TopicName
@@ -13,22 +12,21 @@ from qframe.cli.output import counted, say, say_json
 from qframe.cli.target import Target, targeted
 from qframe.errors import BadOption
 from qframe.options.tuning import RESET, Tuning
+from qframe.verbs.parameters import option
 
 Threads = Annotated[
     str | None,
-    typer.Option(metavar="N", help="How many handlers run at once in each worker, or reset."),
+    option(metavar="N", help="How many handlers run at once in each worker, or reset."),
 ]
 Rate = Annotated[
     str | None,
-    typer.Option(metavar="RATE", help="How often handlers start, such as 100/s, or reset."),
+    option(metavar="RATE", help="How often handlers start, such as 100/s, or reset."),
 ]
 InFlight = Annotated[
     str | None,
-    typer.Option(metavar="N", help="How many messages each worker holds at once, or reset."),
+    option(metavar="N", help="How many messages each worker holds at once, or reset."),
 ]
-Reset = Annotated[
-    bool, typer.Option("--reset", help="Reset all of these to the code's values first.")
-]
+Reset = Annotated[bool, option("--reset", help="Reset all of these to the code's values first.")]
 
 WITHIN = "workers apply this within 2 s"
 

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import sys
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from contextlib import ExitStack
 from functools import partial
-from typing import Annotated
+from typing import Annotated, Final
 
-import typer
+from click.exceptions import Exit
 
 from qframe.app.default import default_app
 from qframe.app.qframe import QFrame
+from qframe.cli.building import Command, command_of
 from qframe.cli.chosen import choose
 from qframe.cli.health import HealthFilePath, HealthPort, reported, told
 from qframe.cli.metrics import METRICS_PORT, MetricsPort, added_up, counted
@@ -26,12 +27,44 @@ from qframe.cli.times import duration_of
 from qframe.clock import SYSTEM_CLOCK
 from qframe.errors import BadOption, CoordinatorUnavailable, StoreForbidden, StoreUnavailable
 from qframe.events import Events
+from qframe.options.consumer import ConsumerOptions
+from qframe.options.rules import options_of
 from qframe.options.settings import Settings
 from qframe.redaction import shown_url
 from qframe.runtime.process.health import Health, combined
 from qframe.telemetry.logs import log_events
 from qframe.telemetry.root_log import log_records
 from qframe.topic import duration_ms
+from qframe.verbs.parameters import argument, option
+from qframe.words import word_of
+
+_TUNED: Final = {"threads": "--threads", "rate_limit": "--rate", "max_in_flight": "--in-flight"}
+
+
+class WorkerCommand(Command):
+    """A command that knows the options of a consumer, and where they belong."""
+
+    def refuse(self, flag: str, own: Collection[str]) -> None:
+        """Refuses a flag that the command does not have, if it knows what is meant.
+
+        Raises:
+            BadCommand: if an option is known by another name here.
+            BadOption: if it is one of consumers.
+        """
+        super().refuse(flag, own)
+        name = flag.removeprefix("--").replace("-", "_")
+        word = word_of(flag)
+        if word is not None:
+            name = word.options.get("consumer", name)
+        if name in options_of(ConsumerOptions):
+            raise BadOption("option", flag, "it is an option of each consumer", _where(name))
+
+
+def _where(name: str) -> str:
+    code = f"write @consumer(…, {name}=…) in the module"
+    if name not in _TUNED:
+        return code
+    return f"{code}, or change running workers: qframe groups tune TOPIC GROUP {_TUNED[name]} …"
 
 
 @coordinated
@@ -39,47 +72,41 @@ def worker(
     target: Target,
     modules: Annotated[
         list[str],
-        typer.Argument(
-            metavar="MODULE", help="A module such as shop.orders, or an app in it: shop:app."
-        ),
+        argument("MODULE", "A module such as shop.orders, or an app in it: shop:app."),
     ],
     burst: Annotated[
-        bool, typer.Option("--burst", help="Exit when no message is due or waits for a retry.")
+        bool, option("--burst", help="Exit when no message is due or waits for a retry.")
     ] = False,
     drain: Annotated[
-        bool, typer.Option("--drain", help="Exit when no message waits at all, timers included.")
+        bool, option("--drain", help="Exit when no message waits at all, timers included.")
     ] = False,
-    processes: Annotated[
-        int, typer.Option(min=1, metavar="N", help="How many workers to run.")
-    ] = 1,
+    processes: Annotated[int, option(least=1, metavar="N", help="How many workers to run.")] = 1,
     topics: Annotated[
         list[str] | None,
-        typer.Option("--topic", metavar="TOPIC", help="Serve only this topic; may be repeated."),
+        option("--topic", metavar="TOPIC", help="Serve only this topic; may be repeated."),
     ] = None,
     groups: Annotated[
         list[str] | None,
-        typer.Option("--group", metavar="GROUP", help="Serve only this group; may be repeated."),
+        option("--group", metavar="GROUP", help="Serve only this group; may be repeated."),
     ] = None,
     log_level: Annotated[
-        str | None, typer.Option(metavar="LEVEL", help="One of debug, info, warning, error.")
+        str | None, option(metavar="LEVEL", help="One of debug, info, warning, error.")
     ] = None,
     watched: Annotated[
         bool,
-        typer.Option("--reload", help="Restart when a file changes; for development."),
+        option("--reload", help="Restart when a file changes; for development."),
     ] = False,
     health_port: HealthPort = None,
     health_file: HealthFilePath = None,
     metrics_port: MetricsPort = None,
     wait: Annotated[
         str,
-        typer.Option(
-            metavar="DURATION", help="How long to wait for the store and the coordinator."
-        ),
+        option(metavar="DURATION", help="How long to wait for the store and the coordinator."),
     ] = "0",
-    number: Annotated[int, typer.Option(min=0, hidden=True)] = 0,  # these four a supervisor adds
-    supervisor_pipe: Annotated[int | None, typer.Option(min=3, hidden=True)] = None,
-    metrics_folder: Annotated[str | None, typer.Option(hidden=True)] = None,
-    flags: Annotated[list[str] | None, typer.Option("--flag", hidden=True)] = None,
+    number: Annotated[int, option(least=0, hidden=True)] = 0,  # these four a supervisor adds
+    supervisor_pipe: Annotated[int | None, option(least=3, hidden=True)] = None,
+    metrics_folder: Annotated[str | None, option(hidden=True)] = None,
+    flags: Annotated[list[str] | None, option("--flag", hidden=True)] = None,
 ) -> None:
     """Serves the consumers of modules, until SIGTERM or Ctrl-C.
 
@@ -104,7 +131,7 @@ def worker(
         words += [] if health_port is None else [f"--health-port={health_port}"]
         words += [] if health_file is None else [f"--health-file={health_file}"]
         words += [] if metrics_port is None else [f"{METRICS_PORT}={metrics_port}"]
-        raise typer.Exit(_reload([*modules, f"--processes={processes}", *words], modules, settings))
+        raise Exit(_reload([*modules, f"--processes={processes}", *words], modules, settings))
     if processes > 1 and supervisor_pipe is None:
         with added_up(metrics_port) as more:
             code = supervise(
@@ -115,7 +142,7 @@ def worker(
                 words=words + more,
                 told=partial(tells, routes=ScaleRoute(lambda: [default_app()]).routes()),
             )
-        raise typer.Exit(code)
+        raise Exit(code)
     name_worker(modules, number, processes)
     with ExitStack() as stack:
         line = (
@@ -147,6 +174,9 @@ def worker(
         if line is not None:
             say_when_ready(apps, line)
         serve(apps, burst=burst, drain=drain, supervised=line is not None)
+
+
+command: Final = command_of(worker, "worker", WorkerCommand)
 
 
 def _reload(words: Sequence[str], modules: Sequence[str], settings: Settings) -> int:

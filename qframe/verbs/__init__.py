@@ -1,0 +1,1 @@
+"""Verbs and their parameters: what can be asked and done, declared once for every door."""
