@@ -180,7 +180,7 @@ def _commands(app: QFrame, topic: Topic, url: str, options: argparse.Namespace) 
     waiting, dead = examples(app, topic, options)
     commands = {
         "--version": ("--version",),
-        "topics": ("topics", "--json"),
+        "topics": ("topics", "list", "--json"),
         "explain id, waiting": ("explain", topic.name, waiting),
         "explain id, dead": ("explain", topic.name, dead.id),
         "dead, first page": ("dead", "list", topic.name, GROUP),

@@ -321,7 +321,7 @@ def which_are_dead(shop: Shop) -> str:
 def what_is_next_for_a_group(shop: Shop) -> str:
     records = shop.app.admin.peek(ORDERS, "mail", limit=2)
     assert len(records) == 2
-    text = shop.said("peek", ORDERS.name, "mail", "--limit", "2")
+    text = shop.said("messages", "peek", ORDERS.name, "mail", "--limit", "2")
     assert "order-" in text
     return text
 
@@ -365,7 +365,7 @@ def is_anything_wrong(shop: Shop) -> str:
 
 
 def does_it_add_up(shop: Shop) -> str:
-    text = shop.said("verify")
+    text = shop.said("store", "verify")
     assert all(f"{each.name}: ok" in text for each in (ARCHIVE, CLICKS, REMINDERS, ORDERS))
     return text
 

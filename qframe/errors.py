@@ -187,7 +187,7 @@ class StoreDamaged(StoreUnavailable):
     """Raised when keys of the store hold what qframe did not write; other slots are not touched."""
 
     _what = "is damaged"
-    _remedy = "run qframe verify to see where"
+    _remedy = "run qframe store verify to see where"
 
 
 class StoreForbidden(StoreUnavailable):
@@ -208,7 +208,7 @@ class SchemaMismatch(QFrameError):
 
     def __init__(self, store: str, found: int, known: int = 1, first: int = 1) -> None:
         what = f"the tables in {store} are at version {found}, while qframe knows up to {known}"
-        remedy = "run: qframe migrate" if found < known else "upgrade qframe"
+        remedy = "run: qframe store migrate" if found < known else "upgrade qframe"
         if not found:
             what, remedy = (
                 f"{store} has no tables of qframe yet",

@@ -164,7 +164,7 @@ def test_a_planted_fault_is_found(tmp_path: Path, place: str, text: str, fault: 
 
 
 DRIVERS = {"sqlalchemy", "redis", "hiredis", "kazoo", "psycopg", "pymysql"}
-EDGES = {"fastapi", "flask", "pyarrow", "pydantic", "pyspark", "rich", "structlog", "typer"}
+EDGES = {"click", "fastapi", "flask", "pyarrow", "pydantic", "pyspark", "rich", "structlog"}
 OPENED = """
 from contextlib import suppress
 from qframe import QFrame, StoreUnavailable, Topic
@@ -174,7 +174,7 @@ with suppress(StoreUnavailable), QFrame(store={!r}) as app:
 """
 
 
-READING_REDIS = {"hiredis", "redis", "rich", "typer"}
+READING_REDIS = {"click", "hiredis", "redis", "rich"}
 COMMAND = """
 import sys
 from contextlib import suppress
@@ -196,14 +196,19 @@ sys.stdout = sys.__stdout__
         ("import qframe; qframe.DatabaseChecker; qframe.TransactionalChecker", {"sqlalchemy"}),
         ("import qframe; qframe.RedisChecker", {"redis", "hiredis"}),
         ("import qframe.runtime.process.child", set()),
-        ("import qframe.cli.main", {"typer", "rich"}),
+        ("import qframe.cli.main", {"click", "rich"}),
         (OPENED.format("model://"), set()),
         (OPENED.format("redis://127.0.0.1:1"), {"redis", "hiredis"}),
         (OPENED.format("sqlite:///lean.db"), {"sqlalchemy"}),
-        (COMMAND.format(["--help"]), {"typer", "rich"}),
+        (COMMAND.format(["--help"]), {"click", "rich"}),
         *[
             (COMMAND.format([*words, "--store", "redis://127.0.0.1:1"]), READING_REDIS)
-            for words in (["topics"], ["groups", "t"], ["peek", "t", "g"], ["explain", "t"])
+            for words in (
+                ["topics", "list"],
+                ["groups", "list", "t"],
+                ["messages", "peek", "t", "g"],
+                ["explain", "t"],
+            )
         ],
     ],
 )

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final
 
 import pytest
-from typer.testing import CliRunner
+from click.testing import CliRunner
 
 from qframe import QFrame
 from qframe.app.pull import Pull, PullKeywords

@@ -158,7 +158,7 @@ class CopyAdmin(AdminRole):
         if not context.tunings(topic, [group])[0].paused:
             raise BadOption(
                 "topic", topic.name, f"{alive} workers of group {group} are alive",
-                "stop them, or pause the topic first: qframe pause",
+                "stop them, or pause the topic first: qframe groups pause",
             )  # fmt: skip
         doing = sum(one.doing for one in context.store.stats(topic, group))
         if doing:
@@ -191,7 +191,7 @@ def copy_topic(
     if faults := source.verify(topic):
         raise BadOption(
             "topic", topic.name, f"it is damaged, in {len(faults)} places: {faults[0]}",
-            "run qframe verify --repair first",
+            "run qframe store verify --repair first",
         )  # fmt: skip
     if topic.growth.target:
         raise BadOption("topic", topic.name, "its slots are being split", "wait until it has grown")

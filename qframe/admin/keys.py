@@ -137,6 +137,6 @@ class KeyAdmin(AdminRole):
             )
             raise BadOption(
                 "key", key, f"in {topic.name}/{group} no {what}",
-                f"see: qframe peek {topic.name} {group}",
+                f"see: qframe messages peek {topic.name} {group}",
             )  # fmt: skip
         return found

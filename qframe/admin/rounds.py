@@ -2,8 +2,8 @@
 
 A store may have 10,000 topics, and counting one takes a millisecond or two. Whoever looks at all of
 them again and again (the metrics, the console) makes rounds: each look takes topics for half a
-second, and keeps what it knows of the others. Whoever looks once (`qframe topics`, `qframe doctor`,
-`explain`) makes one round, and says how far it came.
+second, and keeps what it knows of the others. Whoever looks once (`qframe topics list`,
+`qframe doctor`, `explain`) makes one round, and says how far it came.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""`qframe audit`: who did what, the last first."""
+"""`qframe store audit`: who did what, the last first."""
 
 from __future__ import annotations
 

@@ -98,7 +98,7 @@ class _Text(click.ParamType[Any]):
 
     def __init__(self, wanted: type, param: Param) -> None:
         self.name = param.metavar or wanted.__name__
-        self._wanted = wanted
+        self.wanted = wanted
         self._param = param
 
     def convert(
@@ -109,9 +109,9 @@ class _Text(click.ParamType[Any]):
             return value
         if self._param.read is not None:
             return self._param.read(value)
-        if self._wanted not in (int, float):
-            return value if self._wanted is str else self._wanted(value)
-        read = whole_number if self._wanted is int else decimal_number
+        if self.wanted not in (int, float):
+            return value if self.wanted is str else self.wanted(value)
+        read = whole_number if self.wanted is int else decimal_number
         try:
             number = read(value)
         except ValueError as error:

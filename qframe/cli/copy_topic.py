@@ -1,4 +1,4 @@
-"""`qframe copy`: copies topics to another store."""
+"""`qframe store copy`: copies topics to another store."""
 
 from __future__ import annotations
 
@@ -118,7 +118,9 @@ def _told(copied: Copied, where: str, *, dry_run: bool) -> str:
     lines.append("not copied: histories of attempts, owners of slots, reports of workers")
     if copied.paused:
         names = ", ".join(copied.paused)
-        lines.append(f"paused there as here: {names}; qframe resume {copied.topic} --store {where}")
+        lines.append(
+            f"paused there as here: {names}; qframe groups resume {copied.topic} --store {where}"
+        )
     lines.append(f"start its workers with the other store only, then delete topic {copied.topic}")
     return "\n".join(lines)
 

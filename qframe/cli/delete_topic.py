@@ -1,4 +1,4 @@
-"""`qframe delete-topic`: forgets a topic with all that it holds."""
+"""`qframe topics delete`: forgets a topic with all that it holds."""
 
 from __future__ import annotations
 

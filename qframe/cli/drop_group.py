@@ -1,4 +1,4 @@
-"""`qframe drop-group`: forgets a group and all of its messages."""
+"""`qframe groups drop`: forgets a group and all of its messages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`qframe pause`, `qframe resume`, `qframe holds`: topics, groups and keys that are not handled."""
+"""`qframe groups pause`, `resume`, `paused`, `qframe keys pause`, `resume`: what is not handled."""
 
 from __future__ import annotations
 

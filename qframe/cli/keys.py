@@ -1,4 +1,4 @@
-"""`qframe skip` and `qframe unblock`: a key whose first message holds up the others."""
+"""`qframe keys skip` and `qframe keys unblock`: a key whose first message holds up the others."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`qframe peek` and `qframe verify`: looking, and mending what is asked for."""
+"""`qframe messages peek` and `qframe store verify`: looking, and mending what is asked for."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def verify(
             say("no topics yet: nothing to verify")
         mendable = sum(is_mendable(fault) for found in faults.values() for fault in found)
         if mendable and not repair:
-            say(f"qframe verify --repair mends {mendable} of these")
+            say(f"qframe store verify --repair mends {mendable} of these")
     if any(faults.values()):
         raise Exit(1)
 

@@ -1,4 +1,4 @@
-"""`qframe metrics`, and the metrics of `qframe worker`: one port for all that a process counts."""
+"""`qframe store metrics`, and the metrics of `qframe worker`: a port for what a process counts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`qframe migrate`: brings the tables of a store in a database to the version of this qframe."""
+"""`qframe store migrate`: brings the tables of a database to the version of this qframe."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`qframe workers` and `qframe slots`: who works, and who owns what."""
+"""`qframe workers list` and `qframe slots list`: who works, and who owns what."""
 
 from __future__ import annotations
 

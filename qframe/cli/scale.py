@@ -1,4 +1,4 @@
-"""`qframe scale`, and the same at `/scale/TOPIC/GROUP` of a health port, for autoscalers."""
+"""`qframe groups scale`, and the same at `/scale/TOPIC/GROUP` of a health port, for autoscalers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`qframe seek`: moves a group of a stream to another place in it."""
+"""`qframe groups seek`: moves a group of a stream to another place in it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`qframe workers --stacks`: where handlers are in their code, asked of the workers."""
+"""`qframe workers list --stacks`: where handlers are in their code, asked of the workers."""
 
 from __future__ import annotations
 

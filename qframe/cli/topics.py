@@ -1,4 +1,4 @@
-"""`qframe topics`, with `declare` and `resize`, and `qframe groups`: what there is, and how far."""
+"""`qframe topics list`, `show` and `declare`, `qframe groups list`: what there is, and how far."""
 
 from __future__ import annotations
 
@@ -160,7 +160,7 @@ def _damaged(found: Sequence[TopicTotals]) -> list[RenderableType]:
             f"topic {topic.name} is unknown: {why}"
             if topic.kind == UNKNOWN
             else f"{f'group {group} of ' if group else ''}topic {topic.name} is damaged: {why}; "
-            f"run qframe verify {topic.name} to see where"
+            f"run qframe store verify {topic.name} to see where"
         )
         for topic in found
         for group, why in topic.damaged.items()
@@ -180,7 +180,7 @@ def _hints(topic: str, retired: Sequence[str]) -> list[RenderableType]:
     return [
         Text(
             f"group {group} has no worker and keeps messages beyond the topic's retain; "
-            f"if nobody needs it: qframe drop-group {topic} {group}"
+            f"if nobody needs it: qframe groups drop {topic} {group}"
         )
         for group in retired
     ]

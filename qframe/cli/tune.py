@@ -1,4 +1,4 @@
-"""`qframe tune`: a group's workers changed while they run."""
+"""`qframe groups tune`: a group's workers changed while they run."""
 
 from __future__ import annotations
 

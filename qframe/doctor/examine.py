@@ -222,7 +222,7 @@ def _damage(topic: Topic, group: str, why: str) -> Finding:
     of_group = f"group {group} of " if group else ""
     return Finding(
         check="store", level="error", what=f"{of_group}topic {topic.name} is damaged: {why}",
-        remedy=f"run qframe verify {topic.name} to see where",
+        remedy=f"run qframe store verify {topic.name} to see where",
     )  # fmt: skip
 
 

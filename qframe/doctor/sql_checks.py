@@ -57,7 +57,9 @@ def migrations(database: Database) -> Finding | None:
     found, known = version_of(database), KNOWN
     if found == known:
         return None
-    remedy = "run: qframe migrate" if found < known else "install the qframe that has made them"
+    remedy = (
+        "run: qframe store migrate" if found < known else "install the qframe that has made them"
+    )
     if 0 < found < FIRST:
         remedy = "name another store: that version was never released"
     return Finding(

@@ -48,7 +48,7 @@ def growth(topic: Topic) -> Finding | None:
     return Finding(
         check="growth", level="note",
         what=f"topic {topic.name} grows: it has {len(topic.all_slots)} of {target} slots{split}",
-        remedy="wait: a slot is split once what runs in it has ended (qframe workers "
+        remedy="wait: a slot is split once what runs in it has ended (qframe workers list "
         f"{topic.name} --stacks); if it stands still: qframe topics resize {topic.name} "
         f"--slots {target}",
     )  # fmt: skip
@@ -96,7 +96,7 @@ def astray(topic: Topic, found: TopicTotals) -> Finding:
         what=f"topic {topic.name} lies in Redis too, with {count} message{'s' * (count != 1)}, "
         "which no worker serves: a process without timers_db has declared it there",
         remedy="give that process timers_db; then have a worker without it empty the topic "
-        f"(--drain), and delete it there: qframe delete-topic {topic.name}, without timers_db",
+        f"(--drain), and delete it there: qframe topics delete {topic.name}, without timers_db",
     )  # fmt: skip
 
 
@@ -110,7 +110,7 @@ def retention(facts: GroupFacts) -> Finding | None:
         what=f"group {facts.totals.group} keeps messages of stream {topic.name} for longer than "
         f"retain ({topic.retain_ms / 1000:g} s), since it has not handled them",
         remedy=f"{_start(facts)}; if nobody needs it: "
-        f"qframe drop-group {topic.name} {facts.totals.group}",
+        f"qframe groups drop {topic.name} {facts.totals.group}",
     )  # fmt: skip
 
 
@@ -167,7 +167,7 @@ def breaker(facts: GroupFacts) -> Finding | None:
 def _failing(facts: GroupFacts) -> str:
     """How to see the messages that fail and wait for a retry, and their errors."""
     group = f"{facts.topic.name} {facts.totals.group}"
-    return f"qframe peek {group} --state waiting, and qframe explain ID for the error"
+    return f"qframe messages peek {group} --state waiting, and qframe explain ID for the error"
 
 
 def leader(facts: GroupFacts, next_due_ms: int | None) -> Finding | None:

@@ -58,7 +58,9 @@ def hold_of(name: str, text: str) -> Hold:
     except (ValueError, RecursionError):
         hold = None
     if hold is None or name_of(hold.key) != name:
-        raise BadOption(name, text, "it is no record of a pause", "use qframe pause and resume")
+        raise BadOption(
+            name, text, "it is no record of a pause", "use qframe groups pause and resume"
+        )
     return hold
 
 

@@ -178,7 +178,7 @@ def _check_known(what: str, name: str, known: Collection[str]) -> None:
 def _of_consumers(what: str, shown: str, name: str) -> BadOption:
     return BadOption(
         what, shown, f"{name} is an option of each consumer",
-        f"use @app.consumer(…, {name}=…), or for a running group qframe tune",
+        f"use @app.consumer(…, {name}=…), or for a running group qframe groups tune",
     )  # fmt: skip
 
 

@@ -101,7 +101,7 @@ def tuning_of(texts: Mapping[str, str]) -> tuple[Tuning, list[BadOption]]:
 def _read(name: str, text: str) -> object:
     if name == "paused":
         if text != YES:
-            raise BadOption(name, text, f"it must be {YES!r}", "use qframe pause and resume")
+            raise BadOption(name, text, f"it must be {YES!r}", "use qframe groups pause and resume")
         return True
     if name == READER and text == SPARK:
         return text

@@ -42,8 +42,8 @@ every relay begins with the lowest rows of a line.
 **The store.** An outbox belongs to one store and namespace: rows that go elsewhere are lost. The
 row -3 of `lines` is a *mark*, a number that was drawn when the outbox was bound, and the store has
 an internal topic of that name, `qframe.bound.<mark>`, that never has a message. So it is the same
-store by whatever URL, and a restored one, but not a copy (`qframe copy` leaves marks out), not one
-that was flushed, and not another namespace.
+store by whatever URL, and a restored one, but not a copy (`qframe store copy` leaves marks out),
+not one that was flushed, and not another namespace.
 
     no row -3 ──first relay──► bound ──another store──► refused (`WrongStore`) ──bind──► bound
 

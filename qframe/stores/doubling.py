@@ -186,7 +186,8 @@ def _check_target(topic: Topic, slots: int) -> None:
     if slots > most:
         raise BadOption(
             "slots", slots, f"topic {topic.name!r} was declared with {topic.declared_slots}, and "
-            f"can grow up to {1 << most.bit_length() - 1}", "copy it to a new topic: qframe copy",
+            f"can grow up to {1 << most.bit_length() - 1}",
+            "copy it to a new topic: qframe store copy",
         )  # fmt: skip
 
 

@@ -16,7 +16,9 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-POSITION: Final = "nobody knows what was settled: `qframe seek` decides where the group goes on"
+POSITION: Final = (
+    "nobody knows what was settled: `qframe groups seek` decides where the group goes on"
+)
 LOST: Final = "the messages are gone: restore a backup, or let the workers pass over them"
 RECORD: Final = (
     "epoch and counts are gone with it: restore a backup, or drop the group and subscribe it anew"

@@ -2,7 +2,7 @@
 
 A mark is drawn once. The store keeps it as the name of an internal topic, `qframe.bound.<mark>`,
 that never has a message; what belongs to the store keeps the number. So a restored store is the
-same one, but a copy is not (`qframe copy` leaves marks out), nor is one that was flushed, nor
+same one, but a copy is not (`qframe store copy` leaves marks out), nor is one that was flushed, nor
 another namespace.
 """
 

@@ -20,7 +20,7 @@ logged at once the first time, and then once per interval with its count.
     store     StoreNumbers     any one process: messages by state, the oldest due, owners, timers
     workers   Meters           one ConsumerMeter for each topic and group; TimedStore for the store
 
-The store's are true though every worker is dead; `qframe metrics` serves them. A worker's are
+The store's are true though every worker is dead; `qframe store metrics` serves them. A worker's are
 counted by a `Meter` (`runtime/handler/meter.py`), which executors and senders call once for a run
 of messages or a settlement call, if there is one: without it they pay an `if` for each of these,
 and the loop of the fast path (`Engine._run_direct`) does not know of it. `families` is the form in

@@ -309,7 +309,7 @@ def test_it_is_trimmed_from_the_stream(bench: Bench) -> None:
     bench.advance(2000)
     retired = explained(bench, topic, "kept").cause
     assert "stream keeps it for longer than 1000 ms because of that" in retired.text
-    assert f"qframe drop-group {topic.name} g" in retired.text
+    assert f"qframe groups drop {topic.name} g" in retired.text
     assert retired.facts == {"retain_s": 1.0}
 
 

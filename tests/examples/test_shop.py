@@ -7,8 +7,8 @@ import shlex
 from fnmatch import fnmatch
 
 import pytest
+from click.testing import CliRunner
 from programs import ROOT, python
-from typer.testing import CliRunner
 
 from qframe.cli.main import cli
 

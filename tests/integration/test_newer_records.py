@@ -19,13 +19,13 @@ import msgspec
 import pytest
 import redis
 from apps import running, told
+from click.testing import CliRunner
 from consoling import ADDRESSES, LATER, ORDERS, browser, shop, text_of
 from eventually import eventually
 from redis_servers import RedisServer
 from servers import ZooKeeperServer
 from sqlalchemy import create_engine, text
 from starlette.testclient import TestClient
-from typer.testing import CliRunner
 from zookeeping import nobody
 
 from qframe import Message, QFrame, QFrameError, Topic
@@ -54,15 +54,17 @@ ELSEWHERE: Final = 3  # the slot of orders that belongs to a worker of a newer v
 NEIGHBOUR: Final = Topic("neighbour", slots=2)
 
 PROGRAM: Final = [
-    "topics", "topics --json", "topics --all", "topics orders", "groups orders", "verify",
-    "verify orders", "verify --json", "search --id dead-1", "search --key customer-77",
-    "search --tag no", "search events --state settled", "workers", "workers --all",
-    "workers orders", "slots orders billing", "scale orders billing", "doctor", "explain dead-1",
+    "topics list", "topics list --json", "topics list --all", "topics show orders",
+    "groups list orders", "store verify", "store verify orders", "store verify --json",
+    "search --id dead-1", "search --key customer-77", "search --tag no",
+    "search events --state settled", "workers list", "workers list --all", "workers list orders",
+    "slots list orders billing", "groups scale orders billing", "doctor", "explain dead-1",
     "explain good-1", "explain --key customer-77", "explain no-such-message",
-    "peek orders billing", "peek events stats --state dead", "dead list orders billing",
-    "dead list events stats", "timers list later", "timers show later timer-1",
-    "schedules list", "schedules list re", "schedules show report", "schedules preview report",
-    "holds", "holds orders", "audit", "ping", "copy --all --to {copy} --dry-run",
+    "messages peek orders billing", "messages peek events stats --state dead",
+    "dead list orders billing", "dead list events stats", "timers list later",
+    "timers show later timer-1", "schedules list", "schedules list re", "schedules show report",
+    "schedules preview report", "groups paused", "groups paused orders", "store audit", "ping",
+    "store copy --all --to {copy} --dry-run",
 ]  # fmt: skip
 """The commands that read, as far as they concern all or what the record is not of."""
 
@@ -370,16 +372,17 @@ _OF_TOPIC: Final[tuple[Act, ...]] = (
     lambda it: it.app.admin.pause("ring"),
     lambda it: it.app.timers.find("ring"),
     lambda it: it.app.schedules.put("rings", "@daily", topic="ring"),
-    lambda it: program_of(it.app, "sqlite://")("topics ring"),
-    lambda it: program_of(it.app, "sqlite://")("copy ring --to {copy}"),
+    lambda it: program_of(it.app, "sqlite://")("topics show ring"),
+    lambda it: program_of(it.app, "sqlite://")("store copy ring --to {copy}"),
     lambda it: program_of(it.app, "sqlite://")("dead list ring g"),
     lambda it: program_of(it.app, "sqlite://")("publish ring 1"),
 )
 
 
 def _of_topic(why: str) -> dict[str, str]:
-    told = ("topics", "verify", "search --id dead-1", "workers", "doctor", "holds",
-            "explain dead-1", "copy --all --to {copy} --dry-run", "topics --json", "/")  # fmt: skip
+    told = ("topics list", "store verify", "search --id dead-1", "workers list", "doctor",
+            "groups paused", "explain dead-1", "store copy --all --to {copy} --dry-run",
+            "topics list --json", "/")  # fmt: skip
     return dict.fromkeys(told, why)
 
 

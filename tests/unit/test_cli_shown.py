@@ -5,15 +5,13 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterator
-from functools import cache
 from pathlib import Path
 from typing import Any
 
-import click.testing
+import click
 import pytest
-import typer
+from click.testing import CliRunner
 from rich.text import Text
-from typer.testing import CliRunner
 
 from qframe import Message, QFrame, Reject, Topic
 from qframe.admin.owners import OwnerInfo, WorkerInfo
@@ -67,35 +65,31 @@ def refused(*words: str) -> str:
     return str(caught.value)
 
 
-@cache
-def program() -> Any:
-    """All commands; to put them together takes as long as many a test."""
-    return typer.main.get_command(cli)
-
-
-def found(words: tuple[str, ...]) -> Any:
+def found(words: tuple[str, ...]) -> click.Command:
     """The command of these words."""
-    command = program()
+    command: click.Command | None = cli
     for word in words:
-        command = command.commands[word]
+        assert isinstance(command, click.Group)
+        command = command.get_command(click.Context(command), word)
+    assert command is not None, words
     return command
 
 
 def is_group(words: tuple[str, ...]) -> bool:
-    return hasattr(found(words), "commands")
+    return isinstance(found(words), click.Group)
 
 
 def flags_of(words: tuple[str, ...]) -> set[str]:
     return {flag for parameter in found(words).params for flag in parameter.opts}
 
 
-def commands(group: Any = None, words: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
-    """The words of every command, and of every command of a group."""
-    group = program() if group is None else group
-    for name, command in group.commands.items():
-        if not command.hidden:
+def commands(words: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+    """The words of every noun and of every command."""
+    group = found(words)
+    if isinstance(group, click.Group):
+        for name in group.list_commands(click.Context(group)):
             yield (*words, name)
-        yield from commands(command, (*words, name)) if hasattr(command, "commands") else ()
+            yield from commands((*words, name))
 
 
 def test_the_page_names_all_commands_that_take_the_flags_of_a_target() -> None:
@@ -107,8 +101,8 @@ def test_the_page_names_all_commands_that_take_the_flags_of_a_target() -> None:
         name for name, own in taken.items() if "--coordinator" in own
     }
     others = {name: flags & own for name, own in taken.items() if not flags <= own}
-    assert others == {"ping": set(), "migrate": {"--store", "--config"}}
-    assert "but `ping`, which needs none of them, and `migrate`, which takes `--store` and" in page
+    assert others == {"ping": set(), "store migrate": {"--store", "--config"}}
+    assert "but `ping`, which needs none of them, and `store migrate`, which takes" in page
 
 
 def test_the_page_names_every_option() -> None:
@@ -126,7 +120,7 @@ def test_the_page_names_every_option() -> None:
 
 def test_the_help_of_every_command_fits_the_terminal(terminal: None) -> None:
     for words in commands():
-        text = click.testing.CliRunner().invoke(program(), [*words, "--help"]).output
+        text = CliRunner().invoke(cli, [*words, "--help"]).output
         assert text.startswith(f"Usage: qframe {' '.join(words)} ")
         assert max(map(len, text.splitlines())) <= 80, words
 
@@ -136,7 +130,7 @@ def test_an_option_of_a_consumer_is_told_where_it_belongs(app: QFrame) -> None:
     assert said.startswith(
         "option '--threads': it is an option of each consumer; write @consumer(…, thr"
     )
-    assert said.endswith("qframe tune TOPIC GROUP --threads …")
+    assert said.endswith("qframe groups tune TOPIC GROUP --threads …")
     assert refused("worker", "shop", "--max-attempts=3").endswith(
         "write @consumer(…, max_attempts=…) in the module"
     )
@@ -145,23 +139,23 @@ def test_an_option_of_a_consumer_is_told_where_it_belongs(app: QFrame) -> None:
 def test_a_stream_that_no_group_reads_shows_what_it_holds(app: QFrame) -> None:
     app.publish_many("mail", [1, 2, 3])
     app.publish("mail", 4, delay=60)
-    row = shown("topics").splitlines()[1]
+    row = shown("topics", "list").splitlines()[1]
     assert row.split() == ["mail", "stream", "2", "(none", "yet)", "1", "3", "0", "0", "0"]
 
 
 def test_topics_that_qframe_keeps_for_itself_are_shown_on_request(app: QFrame) -> None:
-    assert RELAY not in shown("topics")
-    assert RELAY in shown("topics", "--all")
-    assert RELAY in shown("topics", "--json")
-    assert RELAY in shown("topics", RELAY)
+    assert RELAY not in shown("topics", "list")
+    assert RELAY in shown("topics", "list", "--all")
+    assert RELAY in shown("topics", "list", "--json")
+    assert RELAY in shown("topics", "show", RELAY)
 
 
 def test_one_topic_is_shown_by_its_name(app: QFrame) -> None:
-    assert [line.split()[0] for line in shown("topics", "orders").splitlines()] == [
+    assert [line.split()[0] for line in shown("topics", "show", "orders").splitlines()] == [
         "topic", "orders",
     ]  # fmt: skip
-    assert shown("topics", "--json", "mail") == shown("topics", "mail", "--json")
-    assert "did you mean 'orders'?" in refused("topics", "ordrs")
+    assert json.loads(shown("topics", "show", "mail", "--json"))[0]["name"] == "mail"
+    assert "did you mean 'orders'?" in refused("topics", "show", "ordrs")
 
 
 def drawn(parts: list[Any]) -> str:
@@ -214,7 +208,12 @@ def test_topics_and_groups_are_looked_at_again_and_again(
     app: QFrame, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(watch, "_looks", lambda view, look, heard: iter([view, look()]))
-    for words in (("topics",), ("topics", "orders"), ("groups", "orders"), ("workers",)):
+    for words in (
+        ("topics", "list"),
+        ("topics", "show", "orders"),
+        ("groups", "list", "orders"),
+        ("workers", "list"),
+    ):
         first, second = shown(*words, "--watch", "--json").splitlines()
         assert json.loads(first) == json.loads(second)
 
@@ -316,20 +315,20 @@ def first(found: Any) -> dict[str, Any]:
 
 
 COMMANDS = {
-    "topics": ("topics",),
-    "topics TOPIC": ("topics", "orders"),
-    "groups TOPIC": ("groups", "orders"),
-    "slots TOPIC": ("slots", "orders"),
-    "peek TOPIC GROUP": ("peek", "orders", "g"),
+    "topics list": ("topics", "list"),
+    "topics show TOPIC": ("topics", "show", "orders"),
+    "groups list TOPIC": ("groups", "list", "orders"),
+    "slots list TOPIC": ("slots", "list", "orders"),
+    "messages peek TOPIC GROUP": ("messages", "peek", "orders", "g"),
     "search": ("search", "--key", "k"),
     "dead list TOPIC GROUP": ("dead", "list", "orders", "g"),
     "timers list TOPIC": ("timers", "list", "orders"),
     "timers show TOPIC KEY": ("timers", "show", "orders", "k"),
     "timers move TOPIC --all": ("timers", "move", "orders", "--all", "--shift", "1h", "--dry-run"),
-    "verify": ("verify",),
-    "tune TOPIC GROUP": ("tune", "orders", "g"),
-    "scale TOPIC GROUP": ("scale", "orders", "g", "--over", "0"),
-    "copy TOPIC --to URL": ("copy", "orders", "--to", "{other}", "--dry-run"),
+    "store verify": ("store", "verify"),
+    "groups tune TOPIC GROUP": ("groups", "tune", "orders", "g"),
+    "groups scale TOPIC GROUP": ("groups", "scale", "orders", "g", "--over", "0"),
+    "store copy TOPIC --to URL": ("store", "copy", "orders", "--to", "{other}", "--dry-run"),
     "doctor": ("doctor",),
     "bench": ("bench", "--yes", "--kind", "stream", "--count", "1000"),
 }
@@ -349,8 +348,8 @@ def test_a_commands_json_has_the_fields_of_the_page(
 def test_the_page_has_no_command_that_is_not_tried() -> None:
     tried = {
         *COMMANDS,
-        "workers",
-        "workers --stacks",
+        "workers list",
+        "workers list --stacks",
     }  # live workers: tests/integration/cli/test_ownership.py
     assert set(documented()) == tried
 
@@ -366,16 +365,14 @@ def test_errors_are_one_line_and_without_colour_where_that_is_asked_for(
     assert capsys.readouterr().err == "error: store away: see its log\n"
 
 
-ASKING = [("dead", "drop"), ("outbox", "drop"), ("timers", "cancel"), ("skip",)]
-BESIDE = [("dead", "retry"), ("outbox", "retry"), ("timers", "move"), ("unblock",)]
+ASKING = [("dead", "drop"), ("outbox", "drop"), ("timers", "cancel"), ("keys", "skip")]
+BESIDE = [("dead", "retry"), ("outbox", "retry"), ("timers", "move"), ("keys", "unblock")]
 
 
 @pytest.mark.parametrize("words", [*ASKING, *BESIDE], ids=" ".join)
 def test_a_command_that_does_not_ask_takes_the_yes_of_the_one_beside_it(
     words: tuple[str, ...],
 ) -> None:
-    command: Any = typer.main.get_command(cli)
-    for word in words:
-        command = command.commands[word]
-    [yes] = [each for each in command.params if "--yes" in each.opts]
+    [yes] = [each for each in found(words).params if "--yes" in each.opts]
+    assert isinstance(yes, click.Option)
     assert yes.hidden == (words in BESIDE)

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator
 from typing import Any, Final
 from urllib.parse import quote
 
+import click
 import pytest
-import typer.main
 
 import qframe_ping
 from qframe.app.qframe import QFrame
@@ -32,7 +32,7 @@ from qframe.web.acts import _offsets
 from qframe.web.forms import Form
 from qframe.web.times import moment_of as typed_moment
 
-REFUSED: Final = (BadInput, ValueError, typer.BadParameter, qframe_ping.Misspelt)
+REFUSED: Final = (BadInput, ValueError, click.BadParameter, qframe_ping.Misspelt)
 
 
 def wait_options(text: str) -> object:
@@ -101,16 +101,14 @@ def options() -> Iterator[Any]:
 
 def commands(command: Any, words: tuple[str, ...] = ()) -> Iterator[Any]:
     """Each parameter of a command that is a number."""
-    context = typer.Context(command)
-    for name in getattr(command, "commands", {}):
+    context = click.Context(command)
+    for name in command.list_commands(context) if isinstance(command, click.Group) else ():
         yield from commands(command.get_command(context, name), (*words, name))
     for parameter in command.get_params(context):
-        reader = parameter.get_runtime_param()
-        wanted = parameter.type_descriptor.annotation
-        if wanted in (int, float, int | None, float | None):
+        if getattr(parameter.type, "wanted", None) in (int, float):
 
-            def read(text: str, reader: Any = reader, parameter: Any = parameter) -> object:
-                return reader.coerce(text, parameter, context)
+            def read(text: str, parameter: Any = parameter) -> object:
+                return parameter.type_cast_value(context, text)
 
             good = next(each for each in ("10", "1010", "101010") if _is_read(read, each))
             yield pytest.param(good, read, id=" ".join((*words, parameter.name)))
@@ -119,7 +117,7 @@ def commands(command: Any, words: tuple[str, ...] = ()) -> Iterator[Any]:
 def _is_read(read: Callable[[str], object], text: str) -> bool:
     try:
         read(text)
-    except typer.BadParameter:
+    except click.BadParameter:
         return False
     return True
 
@@ -127,7 +125,7 @@ def _is_read(read: Callable[[str], object], text: str) -> bool:
 EVERY: Final = [
     *(pytest.param(good, read, id=name) for name, (good, read) in DOORS.items()),
     *options(),
-    *commands(typer.main.get_command(cli)),
+    *commands(cli),
 ]
 
 

@@ -156,7 +156,7 @@ def test_what_a_stream_keeps_for_a_group_without_workers_is_told_once_it_keeps_i
         [cause] = causes_of(
             record(published_at_ms=NOW_MS - age_ms, key="k"), its, None, now_ms=NOW_MS
         )
-        assert ("qframe drop-group t g" in cause.text) is is_told
+        assert ("qframe groups drop t g" in cause.text) is is_told
         assert cause.facts == ({"retain_s": 3600.0} if is_told else {})
 
 

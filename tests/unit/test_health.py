@@ -16,8 +16,8 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 from eventually import eventually
-from typer.testing import CliRunner
 
 import qframe_ping
 from qframe import Message, QFrame, Topic
@@ -247,7 +247,7 @@ def test_ping_imports_neither_qframe_nor_an_app() -> None:
         ran = ping("--port", port, "--ready")
     assert ran.returncode == 0, ran
     loaded = set(ran.stdout.split())
-    assert not {"qframe", "typer", "msgspec", "sqlalchemy", "redis", "asyncio"} & loaded
+    assert not {"qframe", "click", "msgspec", "sqlalchemy", "redis", "asyncio"} & loaded
 
 
 def test_ping_says_in_one_line_why_it_cannot_ask() -> None:

@@ -1,4 +1,4 @@
-"""`admin.scale`, `qframe scale` and `/scale`: an autoscaler's numbers, and what counts as load."""
+"""`admin.scale`, `qframe groups scale`, `/scale`: an autoscaler's numbers, what counts as load."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner
+from click.testing import CliRunner
 
 from qframe import BadOption, Message, QFrame, Topic, UnknownGroup
 from qframe.admin.scale import Scale, scale_of
@@ -94,7 +94,7 @@ def test_wrong_names_and_numbers_are_refused(app: QFrame) -> None:
 
 def test_the_command_prints_the_same_as_json(app: QFrame) -> None:
     app.publish_many(TIMERS, [1, 2, 3])
-    words = ["scale", "timers", "g", "--per-worker", "2", "--over", "10ms"]
+    words = ["groups", "scale", "timers", "g", "--per-worker", "2", "--over", "10ms"]
     ran = CliRunner().invoke(cli, [*words, "--json"], catch_exceptions=False)
     found = json.loads(ran.output)
     assert list(found) == list(Scale.__struct_fields__)

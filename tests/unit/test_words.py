@@ -8,9 +8,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
+import click
 import pytest
-import typer.main
-from typer.testing import CliRunner
+from click.testing import CliRunner
 
 from qframe import QFrame, Topic
 from qframe.app.pull import PullKeywords
@@ -35,8 +35,9 @@ def names_at(function: Callable[..., Any], keywords: Any = None) -> set[str]:
 
 def flags_of(command: str) -> set[str]:
     """The flags of a command."""
-    group: Any = typer.main.get_command(cli)
-    return {flag for each in group.commands[command].params for flag in each.opts}
+    found = cli.get_command(click.Context(cli), command)
+    assert found is not None
+    return {flag for each in found.params for flag in each.opts}
 
 
 KNOWN: Final[dict[Door, set[str]]] = {

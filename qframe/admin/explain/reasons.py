@@ -120,7 +120,7 @@ def _no_worker(record: Record, around: Circumstances) -> Cause:
         return Cause("no-worker", text)
     text += (
         f", and the stream keeps it for longer than {span(around.retain_ms)} because of that; if "
-        f"nobody needs the group: qframe drop-group {record.topic} {around.group}"
+        f"nobody needs the group: qframe groups drop {record.topic} {around.group}"
     )
     return Cause("no-worker", text, {"retain_s": around.retain_ms / 1000})
 

@@ -134,7 +134,7 @@ class SettingsPoller(Service):
                     "group", group, f"it follows a Spark query of topic {topic.name}, which could "
                     "not go on once a worker has used its group",
                     "give the consumer its own group; if the query is gone: "
-                    f"qframe drop-group {topic.name} {group}",
+                    f"qframe groups drop {topic.name} {group}",
                 )  # fmt: skip
         self._report()
         self.start()

@@ -64,7 +64,7 @@ class Making:
                 raise TooManyMade(
                     f"topic {topic!r} has {len(known)} groups, and a gateway makes no more than "
                     f"{MOST_GROUPS_OF_TOPIC}; name this one in the file of tokens, or drop one "
-                    f"that nobody needs: qframe drop-group {topic} GROUP"
+                    f"that nobody needs: qframe groups drop {topic} GROUP"
                 )
             self._app.store.subscribe(
                 found, group, checked.start, max_parked=checked.parked_at_most
@@ -86,6 +86,6 @@ class Making:
                 raise TooManyMade(
                     f"there are {len(names)} topics of names that this caller may declare, and a "
                     f"gateway makes no more than {MOST_TOPICS}; delete one that nobody needs: "
-                    "qframe delete-topic TOPIC"
+                    "qframe topics delete TOPIC"
                 )
             return self._app.declare(topic)

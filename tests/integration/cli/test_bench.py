@@ -29,11 +29,11 @@ def test_it_measures_every_kind_and_deletes_its_topics(
         assert 0 < each["handler_p50_us"] <= each["handler_p99_us"]
         assert each["publish_many_per_s"] > 0
         assert each["handled_per_s"] > 0
-    assert program.ok("topics", "--json", *where).json == [
+    assert program.ok("topics", "list", "--json", *where).json == [
         {**audit, "name": "qframe.audit"}
-        for audit in program.ok("topics", "--all", "--json", *where).json
+        for audit in program.ok("topics", "list", "--all", "--json", *where).json
     ]
-    done = program.ok("audit", "--json", *where).json
+    done = program.ok("store", "audit", "--json", *where).json
     assert [each["verb"] for each in done] == ["delete_topic"] * len(Kind)
 
 

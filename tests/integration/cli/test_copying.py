@@ -1,4 +1,4 @@
-"""`qframe copy`: killed at drawn moments, and called again; what it says, refuses and leaves."""
+"""`qframe store copy`: killed at drawn moments and called again; what it says, refuses, leaves."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_a_copy_that_is_killed_and_repeated_has_each_message_once_and_in_order(
     here, there = f"sqlite:///{tmp_path / 'q.db'}", redis_server.url
     namespace = f"copy-{uuid4().hex[:12]}"
     (tmp_path / "deadly.py").write_text(DEADLY)
-    words = ["copy", "orders", "--to", there, "--to-namespace", namespace, "--json"]
+    words = ["store", "copy", "orders", "--to", there, "--to-namespace", namespace, "--json"]
     words += ["--store", here]
     with QFrame(here) as source, QFrame(there, namespace=namespace) as target:
         source.declare(topic)
@@ -98,21 +98,23 @@ def test_the_command_says_what_it_copied_and_refuses_a_second_copy(program: Prog
     program.ok("publish", "orders", "5", "--key", "ann")
     with program.app() as app:
         app.store.subscribe(Topic("orders", kind="ordered", slots=2), "billing")
-    program.ok("pause", "orders", "--why", "it moves")
+    program.ok("groups", "pause", "orders", "--why", "it moves")
     to = ["--to", "sqlite:///moved.db"]
-    planned = program.ok("copy", "orders", *to, "--dry-run").out
+    planned = program.ok("store", "copy", "orders", *to, "--dry-run").out
     assert planned.startswith("topic orders has 1 message, 1 group, 1 mark to copy to sqlite:")
-    ran = program.ok("copy", "orders", *to, "--by", "ada")
+    ran = program.ok("store", "copy", "orders", *to, "--by", "ada")
     assert "counts and audit agree" in ran.out
     assert "paused there as here: billing" in ran.out
     [line] = [json.loads(each) for each in ran.err.splitlines() if "admin.action" in each]
     assert (line["verb"], line["by"], line["count"]) == ("copy", "ada", 1)
-    assert "holds messages" in program.refused("copy", "orders", *to)
+    assert "holds messages" in program.refused("store", "copy", "orders", *to)
     for name in ("a b", ""):
-        refused = program.refused("copy", "orders", *to, "--to-namespace", name)
+        refused = program.refused("store", "copy", "orders", *to, "--to-namespace", name)
         assert f"namespace name {name!r}" in refused
-    assert "a memory that ends with the copy" in program.refused("copy", "orders", "--to=model://")
-    assert program.ok("verify", "orders", "--store", "sqlite:///moved.db").out
+    assert "a memory that ends with the copy" in program.refused(
+        "store", "copy", "orders", "--to=model://"
+    )
+    assert program.ok("store", "verify", "orders", "--store", "sqlite:///moved.db").out
 
 
 def test_all_topics_are_copied_but_those_that_cannot_be(program: Program) -> None:
@@ -126,25 +128,33 @@ def test_all_topics_are_copied_but_those_that_cannot_be(program: Program) -> Non
     with program.app() as app:
         app.admin.outbox_bind(Outbox(engine))
     engine.dispose()
-    ran = program.run("copy", "--all", "--to", "sqlite:///moved.db")
+    ran = program.run("store", "copy", "--all", "--to", "sqlite:///moved.db")
     assert ran.code == 1
     assert [line.split()[1] for line in ran.out.splitlines() if " is in " in line] == [
         "mails", "wide", "qframe.audit", "qframe.schedules",
     ]  # fmt: skip
     assert "error: topic orders is not copied: " in ran.err
     assert "error: 1 of 5 topics failed: orders" in ran.err
-    assert {each["name"] for each in program.ok("topics", *there, "--json").json} == {
+    assert {each["name"] for each in program.ok("topics", "list", *there, "--json").json} == {
         "mails", "orders", "wide", "qframe.audit", "qframe.schedules",
     }  # fmt: skip
     assert [each["name"] for each in program.ok("schedules", "list", *there, "--json").json] == [
         "hourly"
     ]
-    program.ok("copy", "orders", "mails", "--to", "sqlite:///other.db")
-    ran = program.run("copy", "orders", "mails", "nothing", "--to", "sqlite:///3.db", "--json")
+    program.ok("store", "copy", "orders", "mails", "--to", "sqlite:///other.db")
+    ran = program.run(
+        "store", "copy", "orders", "mails", "nothing", "--to", "sqlite:///3.db", "--json"
+    )
     assert ran.code == 1
     orders, mails, nothing = ran.json
     assert (orders["messages"], mails["messages"]) == (1, 1)
     assert (nothing["topic"], "nobody has declared it" in nothing["error"]) == ("nothing", True)
-    for words in (("copy",), ("copy", "orders", "--all")):
+    for words in (
+        (
+            "store",
+            "copy",
+        ),
+        ("store", "copy", "orders", "--all"),
+    ):
         ran = program.run(*words, "--to", "sqlite:///other.db")
         assert (ran.code, "give one of them" in ran.err) == (2, True)

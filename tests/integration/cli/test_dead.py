@@ -58,7 +58,7 @@ def test_one_those_that_were_seen_or_all_are_retried(shop: Program) -> None:
     words = ("dead", "retry", "orders", "billing")
     assert shop.ok(*words, "o-0").out == "1 message of orders/billing due again\n"
     assert dead(shop) == ["o-1", "o-2"]
-    assert shop.ok("groups", "orders", "--json").json[0]["todo"] == 1
+    assert shop.ok("groups", "list", "orders", "--json").json[0]["todo"] == 1
     seen = shop.ok("dead", "list", "orders", "billing", "--json").json[0]["dead_place"]
     assert "1 message" in shop.ok(*words, "--until", seen).out
     assert len(dead(shop)) == 1
@@ -79,7 +79,7 @@ def test_dropping_asks_first(shop: Program) -> None:
         "2 messages of orders/billing dropped\n"
     )
     assert shop.ok("dead", "list", "orders", "billing").out == "no dead letters in orders/billing\n"
-    assert shop.ok("verify").out == "orders: ok\nqframe.audit: ok\n"
+    assert shop.ok("store", "verify").out == "orders: ok\nqframe.audit: ok\n"
 
 
 def test_retrying_takes_the_yes_of_dropping_and_does_not_ask(shop: Program) -> None:

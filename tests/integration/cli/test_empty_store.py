@@ -14,8 +14,8 @@ from sqlalchemy import create_engine, inspect
 from qframe import QFrame, Topic
 
 LOOKS = [
-    ["topics", "--json"],
-    ["workers"],
+    ["topics", "list", "--json"],
+    ["workers", "list"],
     ["dead", "retry", "orders", "billing", "--all"],
     ["publish", "orders", "1"],
 ]
@@ -28,7 +28,7 @@ def test_a_server_without_our_tables_is_left_without_them(
     url = request.getfixturevalue(server).new_database()
     for words in LOOKS:
         said = program.refused(*words, "--store", url)
-        assert "has no tables of qframe yet; run: qframe migrate" in said
+        assert "has no tables of qframe yet; run: qframe store migrate" in said
     engine = create_engine(url)
     assert inspect(engine).get_table_names() == []
     engine.dispose()
@@ -42,10 +42,13 @@ def test_a_file_of_somebody_else_is_not_changed_by_a_byte(program: Program) -> N
         connection.execute("CREATE TABLE sold (number INTEGER)")
         connection.commit()
     before = path.read_bytes()
-    for words in (*LOOKS, ["migrate", "--check"]):
+    for words in (*LOOKS, ["store", "migrate", "--check"]):
         said = program.refused(*words, "--store", "sqlite:///shop.db")
-        assert "has no tables of qframe yet; run: qframe migrate" in said
-    assert "CREATE TABLE" in program.ok("migrate", "--sql", "--store", "sqlite:///shop.db").out
+        assert "has no tables of qframe yet; run: qframe store migrate" in said
+    assert (
+        "CREATE TABLE"
+        in program.ok("store", "migrate", "--sql", "--store", "sqlite:///shop.db").out
+    )
     assert path.read_bytes() == before
     assert list(program.directory.iterdir()) == [path]
 
@@ -66,6 +69,6 @@ def test_tables_of_an_earlier_version_are_not_brought_up_to_date_by_a_look(
     with closing(sqlite3.connect(program.directory / "qframe.db")) as connection:
         connection.execute("UPDATE qframe_version SET version = 1")
         connection.commit()
-        for look in ("topics", "migrate"):
-            assert "are at version 1" in program.refused(look)
+        for look in ("topics list", "store migrate"):
+            assert "are at version 1" in program.refused(*look.split())
         assert connection.execute("SELECT version FROM qframe_version").fetchall() == [(1,)]

@@ -1,4 +1,4 @@
-"""`qframe worker --metrics-port` and `qframe metrics`: what Prometheus reads."""
+"""`qframe worker --metrics-port` and `qframe store metrics`: what Prometheus reads."""
 
 from __future__ import annotations
 
@@ -130,7 +130,7 @@ def test_the_stores_numbers_are_served_though_no_worker_lives(
         app.store.subscribe(TOPIC, "g")
         app.publish_many(TOPIC, range(3))
     port = free_port()
-    with start("metrics", *modules, "--port", f"127.0.0.1:{port}") as running:
+    with start("store", "metrics", *modules, "--port", f"127.0.0.1:{port}") as running:
         eventually(lambda: any("serving" in line for line in running.lines), within=WITHIN_S)
         numbers = numbers_at(port)
         assert numbers["qframe_messages", "", ""] == 3

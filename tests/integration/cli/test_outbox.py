@@ -253,7 +253,7 @@ def test_an_outbox_is_bound_to_another_store_once_that_was_asked(
 
     assert "there.db" in program.ok("outbox", "bind", url, *there, "--by", "ann", stdin="y\n").out
     assert "already" in program.ok("outbox", "bind", url, *there).out
-    [act] = program.ok("audit", "--json", *there).json
+    [act] = program.ok("store", "audit", "--json", *there).json
     assert (act["verb"], act["by"]) == ("outbox_bind", "ann")
     said = program.ok("outbox", "bind", url, "--yes", "--namespace", "qframe").out
     assert "belongs to sqlite:///qframe.db, namespace qframe from now on" in said

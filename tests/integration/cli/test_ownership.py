@@ -1,4 +1,4 @@
-"""`qframe workers` and `qframe slots`: who works and who owns what, while real workers run."""
+"""`qframe workers list`, `qframe slots list`: who works, who owns what, while real workers run."""
 
 from __future__ import annotations
 
@@ -70,27 +70,27 @@ def idle(tmp_path: Path) -> Program:
 
 
 def test_two_workers_own_two_slots_each(shop: Program) -> None:
-    workers = shop.ok("workers", "--json").json
+    workers = shop.ok("workers", "list", "--json").json
     assert all(each["consumers"] == ["orders/billing"] for each in workers)
     assert all(each["id"].startswith(f"{each['host']}-") for each in workers)
     assert all(each["until_ms"] > each["since_ms"] for each in workers)
-    slots = shop.ok("slots", "orders", "--json").json
+    slots = shop.ok("slots", "list", "orders", "--json").json
     assert [each["slot"] for each in slots] == [0, 1, 2, 3]
     assert Counter(each["worker"] for each in slots) == {each["id"]: 2 for each in workers}
     assert {(each["topic"], each["group"]) for each in slots} == {("orders", "billing")}
 
 
 def test_each_owner_and_each_worker_is_shown_once(shop: Program) -> None:
-    header, *rows = shop.ok("slots", "orders", "billing").out.splitlines()
+    header, *rows = shop.ok("slots", "list", "orders", "billing").out.splitlines()
     assert header.split() == ["group", "slots", "owner", "since", "epoch"]
     assert rows[0].startswith("billing")
     owned = re.compile(r"[-,0-3]+ +\S+-\d+-\w{12} +\d+ \w+ ago +[1-9a-f][-0-9a-f]*")
     assert all(owned.fullmatch(row.removeprefix("billing").strip()) for row in rows), rows
     assert len(rows) == 2
-    header, *rows = shop.ok("workers").out.splitlines()
+    header, *rows = shop.ok("workers", "list").out.splitlines()
     assert header.split() == ["worker", "since", "slots", "consumers"]
     assert [row.split()[-2:] for row in rows] == [["2", "orders/billing"]] * 2
-    assert shop.ok("workers", "events").out == f"{START}\n"
+    assert shop.ok("workers", "list", "events").out == f"{START}\n"
 
 
 @pytest.mark.gate
@@ -105,7 +105,7 @@ def test_workers_tell_where_their_handlers_are_in_their_code(tmp_path: Path) -> 
         app.publish(ORDERS, {}, key="k", id="order-1")
         with running(app, gate):
             eventually(lambda: sum(each.doing for each in app.admin.stats(ORDERS)), WITHIN_S)
-            shown = program.ok("workers", "--stacks", "--by", "ada")
+            shown = program.ok("workers", "list", "--stacks", "--by", "ada")
         [worker] = {each.worker for each in app.admin.stacks(ORDERS, "billing")}
         first, *lines = shown.out.splitlines()
         assert first == f"orders/billing order-1, in worker {worker}"
@@ -114,21 +114,25 @@ def test_workers_tell_where_their_handlers_are_in_their_code(tmp_path: Path) -> 
 
 
 def test_where_nobody_works_it_says_what_to_do(idle: Program) -> None:
-    assert idle.ok("workers").out == f"{START}\n"
-    assert idle.ok("workers", "--json").json == []
-    header, *rows, last = idle.ok("slots", "orders").out.splitlines()
+    assert idle.ok("workers", "list").out == f"{START}\n"
+    assert idle.ok("workers", "list", "--json").json == []
+    header, *rows, last = idle.ok("slots", "list", "orders").out.splitlines()
     assert header.startswith("group")
     assert [row.split()[-2:] for row in rows] == [["0-3", "nobody"]]
     assert last == START
-    assert {each["worker"] for each in idle.ok("slots", "orders", "--json").json} == {None}
-    assert idle.ok("slots", "events").out.startswith("no group has subscribed to events yet")
-    assert idle.ok("slots", "events", "--json").json == []
+    assert {each["worker"] for each in idle.ok("slots", "list", "orders", "--json").json} == {None}
+    assert idle.ok("slots", "list", "events").out.startswith(
+        "no group has subscribed to events yet"
+    )
+    assert idle.ok("slots", "list", "events", "--json").json == []
 
 
 def test_a_watch_shows_what_changes(idle: Program) -> None:
     with (
         idle.app() as app,
-        started(idle, "slots", "orders", "--watch", "--json", stdout=subprocess.PIPE) as watch,
+        started(
+            idle, "slots", "list", "orders", "--watch", "--json", stdout=subprocess.PIPE
+        ) as watch,
     ):
         assert {each["worker"] for each in json.loads(watch.stdout.readline())} == {None}
         app.store.heartbeat(ORDERS, "billing", "w-1-x", 60_000)
@@ -143,7 +147,7 @@ def test_watched_on_a_terminal_it_is_drawn_anew_until_ctrl_c(idle: Program) -> N
     fcntl.ioctl(its_end, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
     seen = b""
     with started(
-        idle, "slots", "orders", "--watch",
+        idle, "slots", "list", "orders", "--watch",
         stdin=its_end, stdout=its_end, stderr=its_end, start_new_session=True,
         env=idle.environment(TERM="xterm"), preexec_fn=_control_terminal,
     ) as watch:  # fmt: skip
@@ -177,7 +181,7 @@ def _rest(terminal: int) -> bytes:
 
 def test_a_reader_that_goes_away_is_no_error(shop: Program) -> None:
     with started(
-        shop, "workers", "--watch", stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        shop, "workers", "list", "--watch", stdout=subprocess.PIPE, stderr=subprocess.PIPE
     ) as watch:
         watch.stdout.readline()
         watch.stdout.close()

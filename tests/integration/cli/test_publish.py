@@ -74,7 +74,7 @@ def test_a_topic_is_declared_on_the_way_and_stays_as_it_is(program: Program) -> 
     program.ok("publish", "wake", "3", "--key", "k", "--slots", "2")
     assert "declared with kind=delay" in program.refused("publish", "wake", "4", "--kind", "merge")
     assert "declared with slots=2" in program.refused("publish", "wake", "4", "--slots", "4")
-    names = {each["name"]: each["kind"] for each in program.ok("topics", "--json").json}
+    names = {each["name"]: each["kind"] for each in program.ok("topics", "list", "--json").json}
     assert names == {"orders": "ordered", "wake": "delay"}
 
 

@@ -1,4 +1,4 @@
-"""`qframe topics`, `groups`, `peek`, `explain`, `verify`, `seek`: what they show, and to whom."""
+"""Commands that read, and `qframe groups seek`: what they show, and to whom."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def shop(tmp_path_factory: pytest.TempPathFactory) -> Program:
 
 @pytest.mark.gate
 def test_topics_are_a_table_of_plain_text_in_80_columns(shop: Program) -> None:
-    lines = shop.ok("topics").out.splitlines()
+    lines = shop.ok("topics", "list").out.splitlines()
     assert lines[0].split() == [
         "topic", "kind", "slots", "group", "waiting", "todo", "doing", "dead", "settled",
     ]  # fmt: skip
@@ -43,28 +43,28 @@ def test_topics_are_a_table_of_plain_text_in_80_columns(shop: Program) -> None:
 
 
 def test_json_is_all_that_is_on_stdout(shop: Program) -> None:
-    ran = shop.ok("topics", "--json")
+    ran = shop.ok("topics", "list", "--json")
     assert ran.err == ""
     assert [each["name"] for each in ran.json] == ["events", "orders", "wake"]
     (billing,) = ran.json[1]["groups"]
     assert (billing["group"], billing["lag"], billing["dead"]) == ("billing", 2, 2)
-    assert shop.ok("groups", "orders", "--json").json == [billing]
-    assert shop.ok("groups", "events", "--json").json == []
+    assert shop.ok("groups", "list", "orders", "--json").json == [billing]
+    assert shop.ok("groups", "list", "events", "--json").json == []
 
 
 def test_peek_shows_what_stands_there(shop: Program) -> None:
-    records = shop.ok("peek", "orders", "billing", "--json").json
+    records = shop.ok("messages", "peek", "orders", "billing", "--json").json
     assert {each["id"]: each["state"] for each in records} == {"o-5": "todo", "o-6": "waiting"}
-    (dead, _) = shop.ok("peek", "orders", "billing", "--state", "dead", "--json").json
+    (dead, _) = shop.ok("messages", "peek", "orders", "billing", "--state", "dead", "--json").json
     assert dead["state"] == "dead"
-    cut = shop.ok("peek", "orders", "billing", "--limit", "1").out
+    cut = shop.ok("messages", "peek", "orders", "billing", "--limit", "1").out
     assert "these are the first 1, slot by slot; if there are more: --limit N" in cut
-    out = shop.ok("peek", "orders", "billing", "--state", "todo").out
+    out = shop.ok("messages", "peek", "orders", "billing", "--state", "todo").out
     assert "these are the first" not in out
     assert '{"n": 5}' in out
     assert (
         "no messages in these states"
-        in shop.ok("peek", "orders", "billing", "--state", "doing").out
+        in shop.ok("messages", "peek", "orders", "billing", "--state", "doing").out
     )
 
 
@@ -168,11 +168,15 @@ def test_looks_at_many_topics_say_how_far_they_came(program: Program) -> None:
     def said(*words: str) -> str:
         return program.run(*words, module="hurried").out
 
-    left = "2 more topics were not counted yet; go on: qframe topics --from a"
-    assert left in said("topics")
-    assert "1 more topics" in said("topics", "--from", "a")
-    assert "more topics" not in said("topics", "--from", "b")
-    assert [each["name"] for each in json.loads(said("topics", "--json"))] == ["a", "b", "c"]
+    left = "2 more topics were not counted yet; go on: qframe topics list --from a"
+    assert left in said("topics", "list")
+    assert "1 more topics" in said("topics", "list", "--from", "a")
+    assert "more topics" not in said("topics", "list", "--from", "b")
+    assert [each["name"] for each in json.loads(said("topics", "list", "--json"))] == [
+        "a",
+        "b",
+        "c",
+    ]
     assert "go on: qframe doctor --from a" in " ".join(said("doctor").split())
     assert "--from" not in said("doctor", "--from", "b")
     told = said("explain", "one")
@@ -192,15 +196,15 @@ def test_a_message_that_is_nowhere_is_said_to_be(shop: Program) -> None:
 
 @pytest.mark.promise(10)
 def test_verify_finds_no_fault(shop: Program) -> None:
-    assert shop.ok("verify").out == "events: ok\norders: ok\nwake: ok\n"
-    assert shop.ok("verify", "orders", "--json").json == [
+    assert shop.ok("store", "verify").out == "events: ok\norders: ok\nwake: ok\n"
+    assert shop.ok("store", "verify", "orders", "--json").json == [
         {"topic": "orders", "faults": [], "repaired": []}
     ]
 
 
 @pytest.mark.gate
 @pytest.mark.promise(10)
-@pytest.mark.parametrize("words", [["verify"], ["verify", "orders"]])
+@pytest.mark.parametrize("words", [["store", "verify"], ["store", "verify", "orders"]])
 def test_verify_exits_with_1_where_something_is_wrong_however_it_is_shown(
     tmp_path: Path, words: list[str]
 ) -> None:
@@ -214,7 +218,7 @@ def test_verify_exits_with_1_where_something_is_wrong_however_it_is_shown(
         assert database.execute("DELETE FROM qframe_subjects").rowcount == 1
     shown = program.run(*words)
     assert (shown.code, "orders: 1 wrong\n" in shown.out) == (1, True)
-    assert shown.out.endswith("qframe verify --repair mends 1 of these\n")
+    assert shown.out.endswith("qframe store verify --repair mends 1 of these\n")
     ran = program.run(*words, "--json")
     assert ran.code == 1
     assert [len(each["faults"]) for each in ran.json if each["topic"] == "orders"] == [1]
@@ -232,7 +236,7 @@ def test_verify_says_why_it_leaves_a_fault_and_exits_with_1_again(tmp_path: Path
         app.store.subscribe(ORDERS, "billing")
     with closing(sqlite3.connect(tmp_path / "qframe.db")) as database, database:
         database.execute("DELETE FROM qframe_cursors")
-    ran = program.run("verify", "--repair")
+    ran = program.run("store", "verify", "--repair")
     assert (ran.code, "repaired" in ran.out) == (1, False)
     assert "(no repair: epoch and counts are gone with it: " in ran.out
 
@@ -247,19 +251,22 @@ def test_a_group_of_a_stream_is_moved(program: Program) -> None:
     with program.app() as app:
         app.publish_many(Topic("feed", slots=1), range(3))
     program.ok("worker", "feed", "--burst")
-    assert program.ok("seek", "feed", "g", "earliest").out == "feed/g continues at:\n  slot 0: 0\n"
-    words = ("seek", "feed", "g", "latest", "--preview")
+    assert (
+        program.ok("groups", "seek", "feed", "g", "earliest").out
+        == "feed/g continues at:\n  slot 0: 0\n"
+    )
+    words = ("groups", "seek", "feed", "g", "latest", "--preview")
     shown = "0 messages would be handed out, 0 of them again; 3 unsettled would be passed"
     assert shown in program.ok(*words).out
     found = program.ok(*words, "--json").json
     assert (found["offsets"], found["coming"], found["passed"]) == ({"0": 3}, 0, 3)
-    assert program.ok("groups", "feed", "--json").json[0]["lag"] == 3
-    moved = program.ok("seek", "feed", "g", "1", "--slot", "0", "--json").json
+    assert program.ok("groups", "list", "feed", "--json").json[0]["lag"] == 3
+    moved = program.ok("groups", "seek", "feed", "g", "1", "--slot", "0", "--json").json
     assert moved["offsets"] == {"0": 1}
-    program.ok("seek", "feed", "g", "2099-01-01T00:00:00Z")
-    assert program.ok("groups", "feed", "--json").json[0]["lag"] == 0
-    assert "it is not a time" in program.refused("seek", "feed", "g", "yesterday")
-    assert "slots are 0 to 0" in program.refused("seek", "feed", "g", "1", "--slot", "3")
+    program.ok("groups", "seek", "feed", "g", "2099-01-01T00:00:00Z")
+    assert program.ok("groups", "list", "feed", "--json").json[0]["lag"] == 0
+    assert "it is not a time" in program.refused("groups", "seek", "feed", "g", "yesterday")
+    assert "slots are 0 to 0" in program.refused("groups", "seek", "feed", "g", "1", "--slot", "3")
 
 
 def test_what_a_terminals_encoding_lacks_is_escaped(shop: Program) -> None:
@@ -280,6 +287,6 @@ def test_a_url_of_several_hosts_works_in_every_command(
     place = ("--store", request.getfixturevalue(servers).url, "--namespace", tmp_path.name)
     program.ok("topics", "declare", "orders", *place)
     program.ok("publish", "orders", "1", "--id", "one", *place)
-    assert "orders" in program.ok("topics", *place).out
-    program.ok("verify", "orders", *place)
+    assert "orders" in program.ok("topics", "list", *place).out
+    program.ok("store", "verify", "orders", *place)
     assert "orders" in program.ok("explain", "orders", "one", *place).out

@@ -59,7 +59,7 @@ def test_a_schedule_is_put_seen_paused_run_and_deleted(program: Program) -> None
     assert program.ok("schedules", "resume", "daily", "--json").json["state"] == "active"
     assert program.ok("schedules", "run", "daily", "--json").json["outcome"] == "stored"
     assert "is gone" in program.ok("schedules", "delete", "daily", "--yes", "--by", "ann").out
-    done = [(each["verb"], each["by"]) for each in program.ok("audit", "--json").json]
+    done = [(each["verb"], each["by"]) for each in program.ok("store", "audit", "--json").json]
     assert done[0] == ("delete_schedule", "ann")
     assert [verb for verb, _ in done] == [
         "delete_schedule", "run_schedule", "resume_schedule", "pause_schedule", "put_schedule",

@@ -1,4 +1,4 @@
-"""`qframe tune`, `pause`, `resume`: what they set, what they show, and what they refuse."""
+"""`qframe groups tune`, `pause`, `resume`: what they set, what they show, and what they refuse."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def tuned(program: Program) -> Tuning:
 
 
 def test_what_is_set_is_shown_and_is_what_the_code_says_after_a_reset(shop: Program) -> None:
-    words = ("tune", "orders", "billing")
+    words = ("groups", "tune", "orders", "billing")
     assert shop.ok(*words).out == "orders/billing: as in its code\n"
     set_now = shop.ok(*words, "--threads", "16", "--rate", "100/s", "--in-flight", "500")
     said = "orders/billing: threads 16, rate 100/s, in flight 500"
@@ -43,8 +43,8 @@ def test_what_is_set_is_shown_and_is_what_the_code_says_after_a_reset(shop: Prog
     }  # fmt: skip
     shop.ok(*words, "--reset", "--in-flight", "9")
     assert tuned(shop) == Tuning(in_flight=9)
-    assert shop.ok("pause", "orders", "billing", "--json").json["paused"] is True
-    tuning = shop.ok("groups", "orders", "--json").json[0]["tuning"]
+    assert shop.ok("groups", "pause", "orders", "billing", "--json").json["paused"] is True
+    tuning = shop.ok("groups", "list", "orders", "--json").json[0]["tuning"]
     assert (set(tuning["hold"]), tuning["paused"]) == ({"by", "since_ms"}, True)
 
 
@@ -52,23 +52,25 @@ def test_what_is_set_is_shown_and_is_what_the_code_says_after_a_reset(shop: Prog
 def test_a_paused_group_is_seen_as_such_and_handles_nothing_until_it_is_resumed(
     shop: Program,
 ) -> None:
-    assert "paused; workers" in shop.ok("pause", "orders", "billing").out
-    assert "billing (paused)" in shop.ok("topics").out
-    assert shop.ok("groups", "orders").out.splitlines()[1].split()[-1] == "paused"
+    assert "paused; workers" in shop.ok("groups", "pause", "orders", "billing").out
+    assert "billing (paused)" in shop.ok("topics", "list").out
+    assert shop.ok("groups", "list", "orders").out.splitlines()[1].split()[-1] == "paused"
     with shop.app() as app:
         app.store.heartbeat(ORDERS, "billing", "host-1-x", 60_000)
-        assert shop.ok("workers").out.rstrip().endswith("orders/billing (paused)")
-        assert shop.ok("workers", "--json").json[0]["paused"] == ["orders/billing"]
-        assert shop.ok("slots", "orders").out.splitlines()[1].startswith("billing (paused)")
-        assert {each["paused"] for each in shop.ok("slots", "orders", "--json").json} == {True}
+        assert shop.ok("workers", "list").out.rstrip().endswith("orders/billing (paused)")
+        assert shop.ok("workers", "list", "--json").json[0]["paused"] == ["orders/billing"]
+        assert shop.ok("slots", "list", "orders").out.splitlines()[1].startswith("billing (paused)")
+        assert {each["paused"] for each in shop.ok("slots", "list", "orders", "--json").json} == {
+            True
+        }
         app.store.leave(ORDERS, "billing", "host-1-x")
     shop.ok("worker", "shop", "--burst")
     assert not (shop.directory / "handled.txt").exists()
     assert (
-        shop.ok("resume", "orders", "billing").out
+        shop.ok("groups", "resume", "orders", "billing").out
         == "orders/billing: resumed; workers apply this within 2 s\n"
     )
-    assert "paused" not in shop.ok("topics").out + shop.ok("groups", "orders").out
+    assert "paused" not in shop.ok("topics", "list").out + shop.ok("groups", "list", "orders").out
     shop.ok("worker", "shop", "--drain")
     handled = (shop.directory / "handled.txt").read_text(encoding="utf-8").splitlines()
     assert sorted(handled) == ["k0 0", "k1 1", "k2 2"]

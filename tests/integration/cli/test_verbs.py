@@ -10,8 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import Result
-from typer.testing import CliRunner
+from click.testing import CliRunner, Result
 
 from qframe import Message, Outgoing, QFrame, Reject, Topic
 from qframe.cli.main import cli
@@ -52,44 +51,44 @@ def audited(ran: Result) -> dict[str, object]:
 
 def test_a_pause_is_listed_with_its_reason_and_ended(app: QFrame) -> None:
     app.store.subscribe(ORDERS, "billing")
-    ran = run("pause", "orders", "--key", "ann", "--why", "two accounts", "--by", "ada")
+    ran = run("keys", "pause", "orders", "billing", "ann", "--why", "two accounts", "--by", "ada")
     assert ran.stdout == "orders/billing: 1 key paused; workers apply this within 2 s\n"
     facts = audited(ran)
     assert (facts["verb"], facts["by"], facts["key"]) == ("pause", "ada", "ann")
-    run("pause", "orders", "billing")
-    [group, key] = json.loads(run("holds", "--json").stdout)
+    run("groups", "pause", "orders", "billing")
+    [group, key] = json.loads(run("groups", "paused", "--json").stdout)
     assert (group["key"], key["key"], key["why"]) == (None, "ann", "two accounts")
-    header, *rows = run("holds", "orders").stdout.splitlines()
+    header, *rows = run("groups", "paused", "orders").stdout.splitlines()
     assert header.split() == ["topic", "group", "key", "since", "by", "why"]
     assert len(rows) == 2
-    ran = run("resume", "orders", "billing", "--key", "bob")
+    ran = run("keys", "resume", "orders", "billing", "bob")
     assert ran.stdout == "orders/billing: key bob was not paused\n"
     assert audited(ran)["count"] == 0
-    ran = run("resume", "orders")
+    ran = run("groups", "resume", "orders")
     assert ran.stdout == "orders/billing: resumed; workers apply this within 2 s\n"
     assert audited(ran)["count"] == 1
-    ran = run("resume", "orders", "billing", "--key", "ann")
+    ran = run("keys", "resume", "orders", "billing", "ann")
     assert ran.stdout == "orders/billing: key ann resumed; workers apply this within 2 s\n"
-    assert run("holds").stdout == "nothing is paused\n"
-    assert run("resume", "orders").stdout == "orders/billing: was not paused\n"
+    assert run("groups", "paused").stdout == "nothing is paused\n"
+    assert run("groups", "resume", "orders").stdout == "orders/billing: was not paused\n"
 
 
 def test_a_stuck_key_is_unblocked_and_its_message_skipped(app: QFrame) -> None:
     app.publish(ORDERS, "later", key="ann", id="o-1")
     app.store.subscribe(ORDERS, "billing")
-    said = run("unblock", "orders", "billing", "ann").stdout
+    said = run("keys", "unblock", "orders", "billing", "ann").stdout
     assert said == "nothing of ann waits: its first message is due, or in a worker's hands\n"
-    ran = run("skip", "orders", "billing", "ann", stdin="n\n")
+    ran = run("keys", "skip", "orders", "billing", "ann", stdin="n\n")
     assert ran.exit_code == 1
     assert "Put o-1, the first message of ann in orders/billing, among the dead?" in ran.stderr
-    ran = run("skip", "orders", "billing", "ann", "--id", "o-0", "--yes")
+    ran = run("keys", "skip", "orders", "billing", "ann", "--id", "o-0", "--yes")
     assert "'o-0': it does not block key ann any more, but o-1 does" in str(ran.exception)
     assert app.admin.lag("orders", "billing") == 1
-    ran = run("skip", "orders", "billing", "ann", "--yes", "--why", "a bad price")
+    ran = run("keys", "skip", "orders", "billing", "ann", "--yes", "--why", "a bad price")
     assert ran.stdout == "message o-1 of ann is dead; the next one of its key follows\n"
     assert audited(ran)["ids"] == "o-1"
     assert "a bad price" in (app.admin.dead("orders", "billing")[0].error or "")
-    ran = run("skip", "orders", "billing", "ann", "--yes")
+    ran = run("keys", "skip", "orders", "billing", "ann", "--yes")
     assert "no message of it is there" in str(ran.exception)
 
 
@@ -136,18 +135,18 @@ def test_dead_letters_are_shown_by_cause_and_retried_by_it(app: QFrame) -> None:
 def test_a_topic_is_deleted_by_its_name(app: QFrame) -> None:
     app.publish(ORDERS, 1, key="ann")
     app.store.subscribe(ORDERS, "billing")
-    ran = run("delete-topic", "orders", stdin="order\n")
+    ran = run("topics", "delete", "orders", stdin="order\n")
     assert ran.exit_code == 1
     assert "with 1 group, 1 unsettled message and 0 dead letters?" in ran.stderr
     assert [topic.name for topic in app.admin.topics()] == ["orders"]
-    assert "is not the name" in str(run("delete-topic", "orders", "--confirm", "no").exception)
-    ran = run("delete-topic", "orders", "--confirm", "orders", "--by", "ada")
+    assert "is not the name" in str(run("topics", "delete", "orders", "--confirm", "no").exception)
+    ran = run("topics", "delete", "orders", "--confirm", "orders", "--by", "ada")
     assert ran.stdout == "topic orders deleted\n"
     assert (audited(ran)["verb"], audited(ran)["by"]) == ("delete_topic", "ada")
     assert [topic.name for topic in app.admin.topics()] == ["qframe.audit"]
-    [entry] = json.loads(run("audit", "--json").stdout)
+    [entry] = json.loads(run("store", "audit", "--json").stdout)
     assert (entry["verb"], entry["by"], entry["topic"]) == ("delete_topic", "ada", "orders")
-    assert "delete_topic" in run("audit").stdout
+    assert "delete_topic" in run("store", "audit").stdout
 
 
 def test_who_stops_it_in_the_middle_of_a_step_is_told_how_many_were_changed(

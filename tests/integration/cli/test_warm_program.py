@@ -68,8 +68,9 @@ def shop(tmp_path_factory: pytest.TempPathFactory) -> Program:
 @pytest.mark.parametrize(
     "line",
     [
-        "", "nope", "topics", "publish orders", "explain orders o-99", "verify --json",
-        "dead drop orders billing --all", "seek events g earliest", "worker json --processes 2",
+        "", "nope", "topics list", "publish orders", "explain orders o-99", "store verify --json",
+        "dead drop orders billing --all", "groups seek events g earliest",
+        "worker json --processes 2",
     ],
 )  # fmt: skip
 def test_every_command_says_and_ends_as_it_does_from_the_start_on(shop: Program, line: str) -> None:

@@ -43,7 +43,7 @@ def log(message: Message) -> None:
 
 
 def lag(program: Program, store: str) -> int:
-    (group,) = program.ok("groups", "t", "--json", "--store", f"sqlite:///{store}.db").json
+    (group,) = program.ok("groups", "list", "t", "--json", "--store", f"sqlite:///{store}.db").json
     return int(group["lag"])
 
 
@@ -147,7 +147,7 @@ def test_its_flags_reach_the_apps_of_its_modules(program: Program) -> None:
     program.ok("topics", "declare", "orders", "--kind", "ordered", "--slots", "4", *where)
     program.ok("publish", "orders", '{"n": 1}', "--key", "k", *where)
     program.ok("worker", "shop", "--burst", *where)
-    assert program.ok(*where, "groups", "orders", "--json").json[0]["settled"] == 1
+    assert program.ok(*where, "groups", "list", "orders", "--json").json[0]["settled"] == 1
     assert not (program.directory / "qframe.db").exists()
 
 
@@ -361,10 +361,10 @@ def test_consumers_that_are_not_there_are_refused(
 
 
 def test_a_group_is_dropped_when_its_user_says_yes(three: Program) -> None:
-    refused = three.run("drop-group", "orders", "billing", stdin="n\n")
+    refused = three.run("groups", "drop", "orders", "billing", stdin="n\n")
     assert refused.code == 1
     assert "Drop orders/billing with 1 unsettled message and 0 dead letters" in refused.err
     assert handled(three) == NONE_HANDLED
-    dropped = three.ok("drop-group", "orders", "billing", stdin="y\n")
+    dropped = three.ok("groups", "drop", "orders", "billing", stdin="y\n")
     assert dropped.out == "group billing of topic orders dropped\n"
     assert handled(three) == {"stock": 0, "": 0}

@@ -30,11 +30,11 @@ def test_help_is_there_for_everything(program: Program) -> None:
     "words",
     [
         ["nope"],
-        ["topics", "--nope"],
+        ["topics", "list", "--nope"],
         ["worker", "json", "--processes", "0"],
         ["worker"],
-        ["peek", "orders"],
-        ["peek", "orders", "g", "--limit", "0"],
+        ["messages", "peek", "orders"],
+        ["messages", "peek", "orders", "g", "--limit", "0"],
         ["publish", "orders", "1", "--priority", "high"],
         ["publish", "orders"],
         ["dead", "nope"],
@@ -49,19 +49,19 @@ def test_a_command_spelt_wrong_ends_with_2(program: Program, words: list[str]) -
 @pytest.mark.parametrize(
     "words",
     [
-        ["topics"],
-        ["groups", "t"],
-        ["workers"],
-        ["slots", "t", "--watch"],
-        ["peek", "t", "g"],
+        ["topics", "list"],
+        ["groups", "list", "t"],
+        ["workers", "list"],
+        ["slots", "list", "t", "--watch"],
+        ["messages", "peek", "t", "g"],
         ["explain", "t", "m"],
-        ["verify"],
-        ["seek", "t", "g", "earliest"],
+        ["store", "verify"],
+        ["groups", "seek", "t", "g", "earliest"],
         ["dead", "list", "t", "g"],
         ["publish", "t", "1"],
         ["console"],
-        ["topics", "--store", "sqlite+pysqlite:///qframe.db"],
-        ["migrate", "--check", "--store", "sqlite:///qframe.db?synchronous=normal"],
+        ["topics", "list", "--store", "sqlite+pysqlite:///qframe.db"],
+        ["store", "migrate", "--check", "--store", "sqlite:///qframe.db?synchronous=normal"],
     ],
 )
 def test_reading_makes_no_database(program: Program, words: list[str]) -> None:
@@ -73,14 +73,14 @@ def test_reading_makes_no_database(program: Program, words: list[str]) -> None:
     "url", ["nonsense", "mongodb://host/db", "sqlite://", "://", "sqlite:///missing/folder/q.db"]
 )
 def test_a_store_that_cannot_be_is_refused(program: Program, url: str) -> None:
-    for words in (["topics"], ["topics", "declare", "t"], ["publish", "t", "1"]):
+    for words in (["topics", "list"], ["topics", "declare", "t"], ["publish", "t", "1"]):
         assert "Traceback" not in program.refused(*words, "--store", url)
 
 
 @pytest.mark.gate
 def test_a_store_that_nobody_runs_is_refused_without_its_password(program: Program) -> None:
     for url in ("redis://:hunter2@127.0.0.1:1/0", "postgresql+psycopg://me:hunter2@127.0.0.1:1/x"):
-        said = program.refused("topics", "--store", url)
+        said = program.refused("topics", "list", "--store", url)
         assert "hunter2" not in said
 
 
@@ -94,9 +94,9 @@ def test_a_server_of_another_sort_is_refused(program: Program) -> None:
         threading.Thread(target=server.serve_forever).start()
         try:
             place = f"127.0.0.1:{server.server_address[1]}"
-            said = program.refused("topics", "--store", f"redis://{place}")
+            said = program.refused("topics", "list", "--store", f"redis://{place}")
             assert "the server there is not Redis" in said
-            said = program.refused("topics", "--store", f"postgresql+psycopg://{place}/x")
+            said = program.refused("topics", "list", "--store", f"postgresql+psycopg://{place}/x")
             assert "cannot be reached" in said
         finally:
             server.shutdown()
@@ -110,9 +110,9 @@ def test_a_server_of_another_sort_is_refused(program: Program) -> None:
         (["dead", "retry", "t", "g"], "it was given no message id"),
         (["dead", "drop", "t", "g", "m", "--all"], "it was given both ids and --all"),
         (["dead", "retry", "t", "g", "m", "--until", "1-1-1"], "it was given both ids and --all"),
-        (["peek", "t", "g", "--state", "foo"], "--state 'foo': there is no such state"),
+        (["messages", "peek", "t", "g", "--state", "foo"], "--state 'foo': there is no such state"),
         (["search", "--state", "foo"], "--state 'foo': there is no such state"),
-        (["workers", "--watch", "--stacks"], "stacks are asked for once"),
+        (["workers", "list", "--watch", "--stacks"], "stacks are asked for once"),
         (["timers", "edit", "t", "k"], "it needs a change; give --body, --at or --delay"),
         (["timers", "edit", "t", "k", "--at", "1", "--delay", "1h"], "it has --at and --delay"),
         (["timers", "move", "t", "k"], "give --at, --delay or --shift"),
@@ -145,15 +145,18 @@ def test_words_that_do_not_go_together_are_told_in_a_line_and_end_with_2(
 @pytest.mark.parametrize(
     ("words", "shown"),
     [
-        (["groups", "nope"], "topic 'nope': nobody has declared it in sqlite:///"),
+        (["groups", "list", "nope"], "topic 'nope': nobody has declared it in sqlite:///"),
         (["push", "t", "partner", "https://partner.example/hook"], "'QFRAME_PUSH_SECRETS': it is"),
-        (["topics", "--store", "mysql+pymysql://q:p@ss@h/queue"], "write %40 for @"),
-        (["workers", "--coordinator", "etcd://me:x@h/y"], "coordinator 'etcd://***@h/y': there is"),
-        (["peek", "t", "nope"], "group 'nope': it has never subscribed"),
-        (["seek", "q", "g", "earliest"], "only a stream can be replayed"),
-        (["drop-group", "t", "g", "--yes"], "1 of its workers are alive"),
-        (["tune", "t", "g", "--threads", "many"], "it is not a whole number"),
-        (["tune", "t", "g", "--threads", "4", "--rate", "0/s"], "1 to 1000000 times"),
+        (["topics", "list", "--store", "mysql+pymysql://q:p@ss@h/queue"], "write %40 for @"),
+        (
+            ["workers", "list", "--coordinator", "etcd://me:x@h/y"],
+            "coordinator 'etcd://***@h/y': there is",
+        ),
+        (["messages", "peek", "t", "nope"], "group 'nope': it has never subscribed"),
+        (["groups", "seek", "q", "g", "earliest"], "only a stream can be replayed"),
+        (["groups", "drop", "t", "g", "--yes"], "1 of its workers are alive"),
+        (["groups", "tune", "t", "g", "--threads", "many"], "it is not a whole number"),
+        (["groups", "tune", "t", "g", "--threads", "4", "--rate", "0/s"], "1 to 1000000 times"),
         (["schedules", "put", "x", "61 * * * *", "t"], "use five fields"),
         (["schedules", "put", "x", "@daily", "t", "--body", "{"], "it is not JSON"),
         (["schedules", "put", "x", "@daily", "t", "--start", "2027-01-01"], "2027-01-01T00:00:00Z"),
@@ -164,7 +167,7 @@ def test_words_that_do_not_go_together_are_told_in_a_line_and_end_with_2(
         (["timers", "cancel", "t", "a"], "have no name of their own"),
         (["timers", "import", "q", "/nowhere"], "name a readable file"),
         (["bench", "--kind", "strem"], "there is no such kind"),
-        (["metrics", "--port", "abc"], "--port 'abc'"),
+        (["store", "metrics", "--port", "abc"], "--port 'abc'"),
         (["worker", "json", "--metrics-port", "here", "--processes", "2"], "--metrics-port 'here'"),
     ],
 )
@@ -203,7 +206,7 @@ qframe_ping.main()
 """,
     )
     ran = subprocess.run(
-        [sys.executable, "pressing.py", "topics"], cwd=program.directory,
+        [sys.executable, "pressing.py", "topics", "list"], cwd=program.directory,
         env=program.environment(), capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert (ran.returncode, ran.stdout, ran.stderr) == (130, "", "")
@@ -211,7 +214,7 @@ qframe_ping.main()
 
 def test_an_output_that_cannot_be_written_is_told_in_a_line(program: Program) -> None:
     program.ok("topics", "declare", "t")
-    command = [sys.executable, "-m", "qframe", "topics"]
+    command = [sys.executable, "-m", "qframe", "topics", "list"]
     options: dict[str, Any] = {"cwd": program.directory, "env": program.environment()}
     with Path("/dev/full").open("w") as full:
         ran = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, **options)
@@ -224,16 +227,19 @@ def test_an_output_that_cannot_be_written_is_told_in_a_line(program: Program) ->
 
 def test_a_file_that_is_no_database_is_refused(program: Program) -> None:
     program.write("qframe.db", "this is no database at all, it is a text of some length\n" * 20)
-    program.refused("topics")
+    program.refused("topics", "list")
     program.refused("topics", "declare", "t")
 
 
 @pytest.mark.parametrize(
     ("words", "shown"),
     [
-        (["topics", "--namespace", "a b"], "namespace 'a b': it has a wrong character"),
-        (["--namespace", "a b", "topics"], "namespace 'a b': it has a wrong character"),
-        (["topics", "--config", "none.toml"], "--config 'none.toml': the file does not exist"),
+        (["topics", "list", "--namespace", "a b"], "namespace 'a b': it has a wrong character"),
+        (["--namespace", "a b", "topics", "list"], "namespace 'a b': it has a wrong character"),
+        (
+            ["topics", "list", "--config", "none.toml"],
+            "--config 'none.toml': the file does not exist",
+        ),
         (["topics", "declare", "a b"], "use 1 to 64 of the characters"),
         (["topics", "declare", "t", "--kind", "queue"], "there is no such kind"),
         (["topics", "declare", "t", "--slots", "6"], "it must be a power of two"),
@@ -258,11 +264,14 @@ def test_a_duration_may_be_seconds(program: Program) -> None:
 
 def test_an_empty_store_says_what_to_do(program: Program) -> None:
     program.ok("topics", "declare", "t")
-    said = program.ok("topics", "--namespace", "other").out
+    said = program.ok("topics", "list", "--namespace", "other").out
     assert said.startswith("no topics yet in sqlite:///")
     assert ", namespace other; declare one: qframe topics declare" in said
-    assert program.ok("topics", "--namespace", "other", "--json").json == []
-    assert program.ok("verify", "--namespace", "other").out == "no topics yet: nothing to verify\n"
+    assert program.ok("topics", "list", "--namespace", "other", "--json").json == []
+    assert (
+        program.ok("store", "verify", "--namespace", "other").out
+        == "no topics yet: nothing to verify\n"
+    )
 
 
 def test_a_program_that_its_handlers_import_is_told_to_keep_its_app_elsewhere(

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from bench import Bench
+from click.testing import CliRunner
 from eventually import eventually
 from kazoo.client import KazooClient
 from kazoo.security import ACL, Id, Permissions, make_digest_acl
@@ -18,7 +19,6 @@ from pooler import MariaDbPooler, Pooler
 from roles import Right, Shop
 from servers import MariaDbServer, PostgresServer, RedisServer, ZooKeeperServer
 from small_disk import SmallDisk
-from typer.testing import CliRunner
 
 from qframe import QFrame, Topic
 from qframe.cli.main import cli
@@ -357,11 +357,13 @@ def test_unsafe_topics_and_groups_that_nobody_serves_are_found(tmp_path: Path) -
     assert levels(found) == {
         "dedupe_window": "warning", "retention": "warning", "workers": "warning"
     }  # fmt: skip
-    assert found["retention"].remedy.endswith("qframe drop-group events billing")
+    assert found["retention"].remedy.endswith("qframe groups drop events billing")
     said = "events/billing has 2 messages due or in hand, and no worker is alive"
     assert found["workers"].what == said
-    ran = CliRunner().invoke(cli, ["groups", "events", "--store", url], catch_exceptions=False)
-    assert "qframe drop-group events billing" in " ".join(ran.output.split())
+    ran = CliRunner().invoke(
+        cli, ["groups", "list", "events", "--store", url], catch_exceptions=False
+    )
+    assert "qframe groups drop events billing" in " ".join(ran.output.split())
 
 
 def test_a_topic_that_grows_is_noted_with_how_far_it_is(tmp_path: Path) -> None:
@@ -382,7 +384,7 @@ def test_a_topic_that_grows_is_noted_with_how_far_it_is(tmp_path: Path) -> None:
     assert {each.check: each.what for each in found_by(url).values()} == {
         "growth": "topic orders grows: it has 9 of 16 slots, and slot 1 is being split"
     }
-    ran = CliRunner().invoke(cli, ["topics", "--store", url], catch_exceptions=False)
+    ran = CliRunner().invoke(cli, ["topics", "list", "--store", url], catch_exceptions=False)
     assert ran.output.splitlines()[1].split()[:5] == ["orders", "ordered", "9", "of", "16"]
 
 

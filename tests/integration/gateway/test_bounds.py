@@ -208,7 +208,7 @@ def test_a_topic_gets_no_more_than_so_many_groups_but_those_that_the_file_names(
     with client(events_app, None if greedy is None else tokens) as web:
         replies = [web.put(f"{GROUPS}/g{n}", headers=headers) for n in range(4)]
         assert [reply.status_code for reply in replies] == [200, 200, 507, 507]
-        assert "qframe drop-group events" in replies[-1].json()["detail"]
+        assert "qframe groups drop events" in replies[-1].json()["detail"]
         pulled = web.post(f"{GROUPS}/g4/pull", json={}, headers=headers)
         assert pulled.status_code == 507
         assert web.put(f"{GROUPS}/g1", headers=headers).status_code == 200

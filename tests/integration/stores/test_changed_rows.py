@@ -88,7 +88,9 @@ def test_a_publish_to_a_slot_of_which_a_group_has_no_record_is_refused(url: str)
             connection.execute(cursors.delete().where(lost))
         engine.dispose()
         keys = {topic.slot_of(key.encode()): key for key in map(str, range(20))}
-        refused = "is damaged: topic halved: a group has no record of slot 0; run qframe verify"
+        refused = (
+            "is damaged: topic halved: a group has no record of slot 0; run qframe store verify"
+        )
         with pytest.raises(StoreUnavailable, match=refused):
             app.publish(topic, 1, key=keys[0])
         assert app.publish(topic, 2, key=keys[1]).outcome == "stored"

@@ -152,13 +152,13 @@ def test_a_registered_store_is_no_database_for_timers() -> None:
         open_store("shelf://host", timers_db="sqlite:///q.db")
 
 
-@pytest.mark.parametrize("command", ["topics", "doctor"])
+@pytest.mark.parametrize("command", ["topics list", "doctor"])
 def test_commands_open_such_a_store(shelves: Path, tmp_path: Path, command: str) -> None:
     url = "shelf://u:hunter2@host/orders"
-    ran = Program(tmp_path).run(command, "--store", url, PYTHONPATH=str(shelves))
+    ran = Program(tmp_path).run(*command.split(), "--store", url, PYTHONPATH=str(shelves))
     assert ran.code == 0, ran.err
     assert SECRET not in ran.out + ran.err
-    refused = Program(tmp_path).run("migrate", "--store", url, PYTHONPATH=str(shelves))
+    refused = Program(tmp_path).run("store", "migrate", "--store", url, PYTHONPATH=str(shelves))
     assert refused.code != 0
     assert "a store without tables" in refused.err
 

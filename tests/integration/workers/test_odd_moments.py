@@ -86,7 +86,14 @@ def run(folder: Path, store: str, *words: str) -> subprocess.CompletedProcess[st
 def test_no_bytes_are_compared_with_numbers_or_texts(store: str, tmp_path: Path) -> None:
     (tmp_path / "shop.py").write_text(SHOP)
     run(tmp_path, store, "-bb", "-c", LOOKING)
-    for words in ("doctor", "topics", "workers", "verify", "scale stream g", "dead causes merge g"):
+    for words in (
+        "doctor",
+        "topics list",
+        "workers list",
+        "store verify",
+        "groups scale stream g",
+        "dead causes merge g",
+    ):
         run(tmp_path, store, "-bb", "-m", "qframe", *words.split())
 
 

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 from apps import running
+from click.testing import CliRunner
 from consoling import browser, text_of
 from eventually import eventually
 from servers import RedisServer
-from typer.testing import CliRunner
 
 from qframe import Message, QFrame, Topic
 from qframe.cli.main import cli
@@ -209,21 +209,25 @@ def test_the_commands_show_the_others_beside_a_damaged_group(
         place.ask(name, "DEL")
         place.ask(name, "SET", "hello")
         told = f"group {group} of topic orders is damaged: WRONGTYPE"
-        for words in (["topics"], ["topics", "orders"], ["groups", "orders"]):
+        for words in (
+            ["topics", "list"],
+            ["topics", "show", "orders"],
+            ["groups", "list", "orders"],
+        ):
             shown = CliRunner().invoke(cli, words)
             assert shown.exit_code == 0, shown.output
             text = " ".join(shown.stdout.split())
             assert told in text
-            assert "run qframe verify orders" in text
+            assert "run qframe store verify orders" in text
             assert "other" in text
-        [listed] = json.loads(CliRunner().invoke(cli, ["topics", "--json"]).stdout)
+        [listed] = json.loads(CliRunner().invoke(cli, ["topics", "list", "--json"]).stdout)
         assert [totals["group"] for totals in listed["groups"]] == ["other"]
         assert list(listed["damaged"]) == [group]
         settings = Settings(store=redis_server.url, namespace=tmp_path.name)
         findings = examine(settings, SYSTEM_CLOCK).findings
         [finding] = [each for each in findings if each.check == "store"]
         assert told in finding.what
-        assert finding.remedy == "run qframe verify orders to see where"
+        assert finding.remedy == "run qframe store verify orders to see where"
 
 
 def test_the_console_shows_a_damaged_group_as_that_and_the_others_as_they_are(

@@ -12,12 +12,12 @@ from functools import partial
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 from eventually import eventually
 from roles import REFUSED, Server, Shop, is_refused, rights
 from sqlalchemy import Engine, MetaData, text
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.orm import Session
-from typer.testing import CliRunner
 
 from qframe import (
     DatabaseChecker,
@@ -50,12 +50,12 @@ DO = {
 
 @pytest.fixture(params=HEADINGS)
 def store(request: pytest.FixtureRequest) -> Iterator[Shop]:
-    """A deployment: the tables by `qframe migrate`, then the roles and their rights."""
+    """A deployment: the tables by `qframe store migrate`, then the roles and their rights."""
     server: Server = request.getfixturevalue(
         "postgres" if request.param == "PostgreSQL" else "mariadb"
     )
     made = Shop(server, HEADINGS[request.param])
-    answer = CliRunner().invoke(cli, ["migrate", "--store", made.url])
+    answer = CliRunner().invoke(cli, ["store", "migrate", "--store", made.url])
     assert answer.exit_code == 0, answer.output
     made.grant(0)
     yield made

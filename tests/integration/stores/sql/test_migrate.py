@@ -59,7 +59,7 @@ def test_a_migration_that_was_broken_off_anywhere_is_simply_repeated(url: str) -
 
 def test_with_migrate_no_in_the_url_tables_are_only_looked_at(url: str) -> None:
     careful = f"{url}?migrate=no"
-    needed = "has no tables of qframe yet; run: qframe migrate, or name another store$"
+    needed = "has no tables of qframe yet; run: qframe store migrate, or name another store$"
     with pytest.raises(SchemaMismatch, match=needed):
         SqlStore(careful)
     SqlStore(url).close()
@@ -83,7 +83,7 @@ def test_the_statements_that_are_printed_make_the_same_tables_when_they_are_run_
     database = Database(url)
     database.read_autocommit(lambda it: it.now_ms())
     database.close()
-    printed = Program(tmp_path).ok("migrate", "--sql", "--store", url).out
+    printed = Program(tmp_path).ok("store", "migrate", "--sql", "--store", url).out
     does(url, *printed.rstrip(";\n").split(";\n"))
     store = SqlStore(f"{url}?migrate=no")
     topic = begun(store, "merge", 2)
@@ -98,33 +98,33 @@ def test_tables_that_were_never_released_are_refused_by_the_command_too(
     SqlStore(url).close()
     does(url, f"UPDATE qframe_version SET version = {FIRST - 1}")
     for flags in ([], ["--check"], ["--sql"]):
-        refused = Program(tmp_path).run("migrate", *flags, "--store", url)
+        refused = Program(tmp_path).run("store", "migrate", *flags, "--store", url)
         assert (refused.code, "never released" in refused.err, refused.out) == (1, True, "")
 
 
 def test_the_command_says_what_it_does_and_does_it_once(url: str, tmp_path: Path) -> None:
     program = Program(tmp_path)
-    found = program.run("migrate", "--check", "--store", url)
+    found = program.run("store", "migrate", "--check", "--store", url)
     assert (found.code, "has no tables of qframe yet" in found.err) == (1, True)
-    shown = program.ok("migrate", "--sql", "--store", url).out
+    shown = program.ok("store", "migrate", "--sql", "--store", url).out
     assert "CREATE TABLE IF NOT EXISTS qframe_topics" in shown
-    first = program.ok("migrate", "--store", url).out
+    first = program.ok("store", "migrate", "--store", url).out
     assert f"version {KNOWN}: all tables" in first
     assert f"at version {KNOWN}" in first
-    again = program.ok("migrate", "--store", url).out
+    again = program.ok("store", "migrate", "--store", url).out
     assert again.count("\n") == 1
-    assert program.ok("migrate", "--check", "--store", url).code == 0
-    assert program.ok("migrate", "--sql", "--store", url).out == ""
+    assert program.ok("store", "migrate", "--check", "--store", url).code == 0
+    assert program.ok("store", "migrate", "--sql", "--store", url).out == ""
 
 
 def test_a_store_without_tables_has_nothing_to_migrate_and_a_file_that_is_not_there_stays_so(
     tmp_path: Path,
 ) -> None:
     program = Program(tmp_path)
-    refused = program.run("migrate", "--store", "redis://localhost:1")
+    refused = program.run("store", "migrate", "--store", "redis://localhost:1")
     assert (refused.code, "without tables" in refused.err) == (1, True)
     absent = tmp_path / "absent.db"
-    assert program.run("migrate", "--check", "--store", f"sqlite:///{absent}").code == 1
+    assert program.run("store", "migrate", "--check", "--store", f"sqlite:///{absent}").code == 1
     assert not absent.exists()
-    program.ok("migrate", "--store", f"sqlite:///{absent}")
+    program.ok("store", "migrate", "--store", f"sqlite:///{absent}")
     assert absent.exists()
