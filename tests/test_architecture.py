@@ -174,7 +174,7 @@ with suppress(StoreUnavailable), QFrame(store={!r}) as app:
 """
 
 
-READING_REDIS = {"click", "hiredis", "redis", "rich"}
+READING = {"click", "rich"}
 COMMAND = """
 import sys
 from contextlib import suppress
@@ -202,7 +202,11 @@ sys.stdout = sys.__stdout__
         (OPENED.format("sqlite:///lean.db"), {"sqlalchemy"}),
         (COMMAND.format(["--help"]), {"click", "rich"}),
         *[
-            (COMMAND.format([*words, "--store", "redis://127.0.0.1:1"]), READING_REDIS)
+            (COMMAND.format([*words, "--store", url]), READING | drivers)
+            for url, drivers in (
+                ("redis://127.0.0.1:1", {"hiredis", "redis"}),
+                ("sqlite:///lean.db", {"sqlalchemy"}),
+            )
             for words in (
                 ["topics", "list"],
                 ["groups", "list", "t"],

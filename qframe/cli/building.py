@@ -158,7 +158,8 @@ class Command(click.Command):
             BadCommand: if an option is known by another name here.
         """
         own = {option for parameter in self.params for option in parameter.opts} | {"--help"}
-        for word in takewhile("--".__ne__, args):
+        # While a shell completes a line, nobody wants to hear what is wrong with it.
+        for word in takewhile("--".__ne__, args if not ctx.resilient_parsing else ()):
             flag = word.partition("=")[0]
             if flag.startswith("--") and flag not in own:
                 self.refuse(flag, own)

@@ -24,7 +24,9 @@ from qframe.verbs.parameters import argument, option
 def copy_topic(
     target: Target,
     to: Annotated[str, option("--to", metavar="URL", help="The other store.")],
-    topics: Annotated[list[str] | None, argument("TOPIC", "The topics' names.")] = None,
+    topics: Annotated[
+        list[str] | None, argument("TOPIC", "The topics' names.", completes="topic")
+    ] = None,
     to_namespace: Annotated[
         str | None,
         option("--to-namespace", metavar="NAME", help="Its namespace; default: the same."),

@@ -15,7 +15,9 @@ from qframe.cli.tune import WITHIN, show_tuning
 from qframe.stores.types import TopicList
 from qframe.verbs.parameters import argument, option
 
-Group = Annotated[str | None, argument("GROUP", "The group; all of the topic if left out.")]
+Group = Annotated[
+    str | None, argument("GROUP", "The group; all of the topic if left out.", completes="group")
+]
 Why = Annotated[str | None, option(metavar="TEXT", help="A reason, for those who find it paused.")]
 
 
@@ -101,7 +103,7 @@ def _say_resumed(
 @targeted
 def holds(
     target: Target,
-    topic: Annotated[str | None, argument("TOPIC", "All if left out.")] = None,
+    topic: Annotated[str | None, argument("TOPIC", "All if left out.", completes="topic")] = None,
     as_json: AsJson = False,
 ) -> None:
     """Lists what is paused.

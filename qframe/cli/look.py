@@ -65,7 +65,7 @@ def peek(
 @targeted
 def verify(
     target: Target,
-    topic: Annotated[str | None, argument("TOPIC", "All if left out.")] = None,
+    topic: Annotated[str | None, argument("TOPIC", "All if left out.", completes="topic")] = None,
     repair: Annotated[
         bool, option("--repair", help="Mend what can be mended without a guess.")
     ] = False,

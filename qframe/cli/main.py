@@ -138,7 +138,7 @@ def main() -> None:
         error.show()
         sys.exit(2)
     except click.UsageError as error:
-        say_error(f"{error.format_message().removesuffix('.')}{_see(error.ctx)}")
+        say_error(_with_help(error))
         sys.exit(2)
     except click.Abort:
         sys.exit(130)
@@ -158,9 +158,13 @@ def main() -> None:
         sys.exit(1)
 
 
-def _see(ctx: click.Context | None) -> str:
-    """Where the right words are told."""
-    return "" if ctx is None else f"; see {ctx.command_path} --help"
+def _with_help(error: click.UsageError) -> str:
+    """What is wrong, and where the right words are told."""
+    text = error.format_message().removesuffix(".")
+    if error.ctx is None:
+        return text
+    joint = " See" if text.endswith("?") else "; see"
+    return f"{text}{joint} {error.ctx.command_path} --help"
 
 
 def _make_writable() -> None:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections import ChainMap
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from difflib import get_close_matches
 from importlib import import_module
-from typing import Final
+from typing import Any, Final
 
 import click
+from click.exceptions import Exit
 
 from qframe.cli.building import SETTINGS, WIDTH, command_of
 from qframe.cli.commands import BadCommand
@@ -88,6 +89,17 @@ class Program(click.Group):
         self._nouns = nouns
         self._plain = Noun(name, "", dict(ChainMap(*map(dict, panels.values()))))
 
+    def invoke(self, ctx: click.Context) -> Any:
+        """Runs the command; click would say Ctrl-C in a line of its own, and it is empty.
+
+        Raises:
+            Exit: with 130, if Ctrl-C has stopped it.
+        """
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt:
+            raise Exit(130) from None
+
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - as click calls it
         """The names of all commands and nouns."""
         return [*self._plain.places, *self._nouns]
@@ -123,7 +135,7 @@ class Program(click.Group):
 
 
 def refuse_unknown(
-    word: str, ctx: click.Context, known: Iterable[str], words: Iterable[str]
+    word: str, ctx: click.Context, known: Collection[str], words: Iterable[str]
 ) -> None:
     """Refuses a word that is no command, and names the one that is probably meant.
 
@@ -136,15 +148,18 @@ def refuse_unknown(
     Raises:
         BadCommand: if it is none of these.
     """
-    if word in known or word.startswith("-"):
+    if word in known or word.startswith("-") or ctx.resilient_parsing:  # a shell completes it
         return
-    paths = list(words)
-    typed = word.replace("-", " ").split()
-    meant = [each for each in paths if each.split()[-1] in (word, *typed[:1])]
-    if not meant:
-        meant = get_close_matches(word, paths, n=1, cutoff=_NEAR)
     program = ctx.find_root().info_name
-    shown = " or ".join(f"{program} {each}" for each in meant[:3])
+    paths = [f"{ctx.command_path} {each}" for each in known]
+    paths += [path for each in words if (path := f"{program} {each}") not in paths]
+    last = [path.split()[-1] for path in paths]
+    verb, _, noun = word.partition("-")
+    names = [verb] if verb in last else get_close_matches(word, last, n=1, cutoff=_NEAR)
+    meant = [path for path, name in zip(paths, last, strict=True) if name in names]
+    if noun:
+        meant = [path for path in meant if path.split()[1].startswith(noun)] or meant
+    shown = " or ".join(meant[:3])
     raise BadCommand(
         "command", word, "there is no such command",
         f"use {shown}" if shown else f"see {ctx.command_path} --help",

@@ -25,8 +25,8 @@ from qframe.verbs.parameters import argument, option
 
 NO_WORKER = "no worker is running; start one: qframe worker MODULE"
 
-AnyTopic = Annotated[str | None, argument("TOPIC", "This topic only.")]
-AnyGroup = Annotated[str | None, argument("GROUP", "This group only.")]
+AnyTopic = Annotated[str | None, argument("TOPIC", "This topic only.", completes="topic")]
+AnyGroup = Annotated[str | None, argument("GROUP", "This group only.", completes="group")]
 Stacks = Annotated[
     bool, option("--stacks", help="Show the lines of code that their handlers run now.")
 ]

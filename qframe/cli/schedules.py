@@ -27,7 +27,7 @@ from qframe.schedules.records import GROUP, TOPIC
 from qframe.schedules.timing import in_words
 from qframe.verbs.parameters import argument, option
 
-Name = Annotated[str, argument("NAME", "The schedule's name.")]
+Name = Annotated[str, argument("NAME", "The schedule's name.", completes="schedule")]
 Zone = Annotated[str | None, option("--tz", metavar="ZONE", help="The time zone of cron fields.")]
 Exclude = Annotated[
     list[str] | None,
@@ -90,7 +90,7 @@ def put(
     target: Target,
     name: Name,
     when: Annotated[str, argument("WHEN", '"0 9 * * 1-5", "@daily", or "every 15m".')],
-    topic: Annotated[str, argument("TOPIC", "Where its messages go.")],
+    topic: Annotated[str, argument("TOPIC", "Where its messages go.", completes="topic")],
     tz: Zone = "UTC",
     key: Annotated[str | None, option(metavar="KEY", help="The messages' key.")] = None,
     body: Annotated[
@@ -192,7 +192,9 @@ def backfill(
 @targeted
 def preview(
     target: Target,
-    name: Annotated[str | None, argument("NAME", "A schedule; or give --when.")] = None,
+    name: Annotated[
+        str | None, argument("NAME", "A schedule; or give --when.", completes="schedule")
+    ] = None,
     when: Annotated[
         str | None, option("--when", metavar="WHEN", help="A timing, before it is put.")
     ] = None,

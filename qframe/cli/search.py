@@ -19,7 +19,7 @@ from qframe.verbs.parameters import argument, option
 @targeted
 def search(
     target: Target,
-    topic: Annotated[str | None, argument("TOPIC", "All if left out.")] = None,
+    topic: Annotated[str | None, argument("TOPIC", "All if left out.", completes="topic")] = None,
     message_id: Annotated[str | None, option("--id", metavar="ID", help="Its id.")] = None,
     key: Annotated[str | None, option(metavar="KEY", help="Its key.")] = None,
     tag: Annotated[str | None, option(metavar="TAG", help="One of its tags.")] = None,

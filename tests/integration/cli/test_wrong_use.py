@@ -19,31 +19,56 @@ pytestmark = pytest.mark.promise(8)
 
 def test_help_is_there_for_everything(program: Program) -> None:
     out = program.ok("--help").out
-    for name in ("worker", "publish", "topics", "slots", "explain", "verify", "dead", "seek"):
-        assert name in out
-        assert "--" in program.ok(name, "--help").out
+    for words in ("worker", "publish", "topics", "slots list", "explain", "store verify", "dead"):
+        for word in words.split():
+            assert word in out
+        assert "--" in program.ok(*words.split(), "--help").out
     assert all(len(line) <= 80 for line in out.splitlines())
     assert program.ok("--version").out.startswith("qframe ")
 
 
-@pytest.mark.parametrize(
-    "words",
-    [
-        ["nope"],
-        ["topics", "list", "--nope"],
-        ["worker", "json", "--processes", "0"],
-        ["worker"],
-        ["messages", "peek", "orders"],
-        ["messages", "peek", "orders", "g", "--limit", "0"],
-        ["publish", "orders", "1", "--priority", "high"],
-        ["publish", "orders"],
-        ["dead", "nope"],
-    ],
-)
-def test_a_command_spelt_wrong_ends_with_2(program: Program, words: list[str]) -> None:
-    ran = program.run(*words)
-    assert (ran.code, ran.out) == (2, ""), ran
-    assert "Traceback" not in ran.err
+MISTAKES = {
+    "nope": "command 'nope': there is no such command; see qframe --help",
+    "delete-topic orders": "command 'delete-topic': there is no such command; "
+    "use qframe topics delete",
+    "skip orders g k": "command 'skip': there is no such command; use qframe keys skip",
+    "pause orders": "command 'pause': there is no such command; "
+    "use qframe groups pause or qframe keys pause or qframe schedules pause",
+    "topcs list": "command 'topcs': there is no such command; use qframe topics",
+    "verfy": "command 'verfy': there is no such command; use qframe store verify",
+    "topics lst": "command 'lst': there is no such command; use qframe topics list",
+    "dead nope": "command 'nope': there is no such command; see qframe dead --help",
+    "groups pause": "Missing argument 'TOPIC'; see qframe groups pause --help",
+    "worker": "Missing argument 'MODULE...'; see qframe worker --help",
+    "publish orders": "command 'publish': it has no body; "
+    "give BODY, - to read it from stdin, or --file",
+    "store copy orders": "Missing option '--to'; see qframe store copy --help",
+    "slots list orders g 3": "Got unexpected extra argument (3); see qframe slots list --help",
+    "topics show orders --from": "No such option '--from'; see qframe topics show --help",
+    "topics list --wacth": "No such option '--wacth'. Did you mean '--watch'? "
+    "See qframe topics list --help",
+    "topics list --from": "Option '--from' requires an argument",
+    "topics declare orders --partitions 4": "option '--partitions': there is no such option; "
+    "use --slots",
+    "messages peek orders g --limit 0": "Invalid value for '--limit': 0 is out of range: "
+    "it must be from 1 to 100000; see qframe messages peek --help",
+    "publish orders 1 --priority high": "Invalid value for '--priority': 'high' is not a whole "
+    "number in the digits 0 to 9; see qframe publish --help",
+}
+
+
+@pytest.mark.parametrize("words", MISTAKES)
+def test_a_mistake_is_told_in_one_line_that_says_what_is_right(
+    program: Program, words: str
+) -> None:
+    assert program.refused(*words.split(), code=2) == f"error: {MISTAKES[words]}\n"
+
+
+def test_a_noun_alone_shows_its_verbs(program: Program) -> None:
+    ran = program.run("keys")
+    assert (ran.code, ran.out) == (2, "")
+    for verb in ("pause", "resume", "skip", "unblock"):
+        assert f"\n  {verb} " in ran.err
 
 
 @pytest.mark.parametrize(
